@@ -1,0 +1,83 @@
+package table
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// Store holds the table that a proxy serves from. Load is wait-free; a request calls it once and keeps that snapshot to
+// its end. Writers assemble the next table outside of the readers' way and swap it in whole.
+type Store struct {
+	current atomic.Pointer[Table]
+
+	mu        sync.Mutex // serializes writers
+	shards    [Shards]*Shard
+	revisions [Shards]Revision
+	ready     atomic.Bool
+	onSwap    []func(*Table)
+}
+
+// NewStore returns a store with an empty table that is not ready.
+func NewStore() *Store {
+	s := &Store{}
+	s.current.Store(New(nil))
+	return s
+}
+
+// Load returns the current table, never nil.
+func (s *Store) Load() *Table { return s.current.Load() }
+
+// Ready says whether every shard has been read once, or a whole table was set.
+func (s *Store) Ready() bool { return s.ready.Load() }
+
+// OnSwap registers f to be called with each new table, after it is live, in order and never concurrently. It is called
+// at once with the current table.
+func (s *Store) OnSwap(f func(*Table)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onSwap = append(s.onSwap, f)
+	f(s.Load())
+}
+
+// Set replaces the whole table, for standalone mode.
+func (s *Store) Set(t *Table) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ready.Store(true)
+	s.swap(t)
+}
+
+// SetShard replaces one shard and reports whether that changed anything. Until every shard has been read once, nothing
+// is served from any of them: a half-read table would answer 404 for models that exist.
+func (s *Store) SetShard(index int, shard *Shard, revision Revision) (changed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shards[index] != nil && s.revisions[index] == revision {
+		return false
+	}
+	s.shards[index], s.revisions[index] = shard, revision
+	var routes []*Route
+	for _, sh := range s.shards {
+		if sh == nil {
+			return true
+		}
+		routes = append(routes, sh.Routes...)
+	}
+	s.ready.Store(true)
+	s.swap(New(routes))
+	return true
+}
+
+// Revisions returns the revision of each shard that is being served; empty where none was read.
+func (s *Store) Revisions() [Shards]Revision {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.revisions
+}
+
+func (s *Store) swap(t *Table) {
+	s.current.Store(t)
+	for _, f := range s.onSwap {
+		f(t)
+	}
+}

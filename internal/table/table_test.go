@@ -1,0 +1,198 @@
+package table
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var noon = time.Date(2026, 8, 13, 12, 0, 0, 0, time.UTC)
+
+func TestBeats(t *testing.T) {
+	cases := map[string]struct {
+		a, b      Route
+		wantABeat bool
+	}{
+		"a model within its own namespace beats an older claim from elsewhere": {
+			a: Route{Namespace: "team", Name: "r", Model: "team/m", Created: noon.Add(time.Hour)},
+			b: Route{Namespace: "other", Name: "r", Model: "team/m", Created: noon}, wantABeat: true,
+		},
+		"among equals the older keeps it": {
+			a: Route{Namespace: "z", Name: "z", Model: "m", Created: noon},
+			b: Route{Namespace: "a", Name: "a", Model: "m", Created: noon.Add(time.Second)}, wantABeat: true,
+		},
+		"files have no creation time: the earlier position keeps it": {
+			a: Route{Namespace: "z", Name: "z", Model: "m", Order: 1},
+			b: Route{Namespace: "a", Name: "a", Model: "m", Order: 2}, wantABeat: true,
+		},
+		"of the same age the smaller namespace/name keeps it": {
+			a: Route{Namespace: "a", Name: "b", Model: "m", Created: noon},
+			b: Route{Namespace: "a", Name: "a", Model: "m", Created: noon}, wantABeat: false,
+		},
+		"a namespace that only begins alike owns nothing": {
+			a: Route{Namespace: "tea", Name: "r", Model: "team/m", Created: noon.Add(time.Hour)},
+			b: Route{Namespace: "other", Name: "r", Model: "team/m", Created: noon}, wantABeat: false,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.a.Beats(&tc.b); got != tc.wantABeat {
+				t.Errorf("a beats b = %v, want %v", got, tc.wantABeat)
+			}
+			if got := tc.b.Beats(&tc.a); got == tc.wantABeat {
+				t.Errorf("b beats a = %v as well: the rule must be strict", got)
+			}
+		})
+	}
+}
+
+func TestTableServesTheBetterClaimInEitherOrder(t *testing.T) {
+	old := &Route{Namespace: "a", Name: "old", Model: "m", Created: noon}
+	young := &Route{Namespace: "a", Name: "young", Model: "m", Created: noon.Add(time.Minute)}
+	for _, routes := range [][]*Route{{old, young}, {young, old}} {
+		tbl := New(routes)
+		if got := tbl.ByModel("m"); got != old {
+			t.Errorf("model served by %s, want a/old", got.Key())
+		}
+		if tbl.ByKey("a/young") != young {
+			t.Error("the losing route must stay reachable by its key")
+		}
+		if diff := cmp.Diff([]string{"m"}, tbl.Models()); diff != "" {
+			t.Errorf("models (-want +got):\n%s", diff)
+		}
+	}
+	if New(nil).ByModel("M") != nil || New([]*Route{old}).ByModel("M") != nil {
+		t.Error("the match on a model must be exact")
+	}
+}
+
+func TestPinIsActiveFromItsStartUntilJustBeforeItsEnd(t *testing.T) {
+	p := Pin{StartsAt: noon, ExpiresAt: noon.Add(time.Hour)}
+	for at, want := range map[time.Duration]bool{-1: false, 0: true, time.Hour - 1: true, time.Hour: false} {
+		if got := p.ActiveAt(noon.Add(at)); got != want {
+			t.Errorf("active at start%+v = %v, want %v", at, got, want)
+		}
+	}
+}
+
+func TestShardsRoundTrip(t *testing.T) {
+	var routes []*Route
+	for i := range 100 {
+		routes = append(routes, &Route{
+			Namespace: "ns", Name: fmt.Sprintf("r%03d", i), Model: fmt.Sprintf("m%d", i), Generation: int64(i), Created: noon,
+			Chain: []Backend{{ID: "x", Name: "tower", Credential: &Credential{Header: "Authorization", Value: "Bearer k"}}},
+			Pins:  []Pin{{Name: "p", Backend: "tower", Mode: PinPrefer, StartsAt: noon, ExpiresAt: noon.Add(time.Hour)}},
+		})
+	}
+	want := New(routes)
+	store := NewStore()
+	var swaps int
+	store.OnSwap(func(*Table) { swaps++ })
+	for i, shard := range want.Split() {
+		data, revision, err := shard.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, revisionAgain, _ := shard.Encode()
+		if !bytes.Equal(data, again) || revision != revisionAgain {
+			t.Fatal("equal shards must give equal bytes")
+		}
+		got, gotRevision, err := Decode(data)
+		if err != nil || gotRevision != revision {
+			t.Fatalf("decode: %v, revision %q, want %q", err, gotRevision, revision)
+		}
+		if store.Ready() || len(store.Load().Models()) != 0 {
+			t.Fatal("a half-read table must not be served")
+		}
+		if !store.SetShard(i, got, gotRevision) || store.SetShard(i, got, gotRevision) {
+			t.Fatal("a shard must change the store once")
+		}
+	}
+	if !store.Ready() || swaps != 2 { // once on registration, once when the last shard came
+		t.Fatalf("ready = %v after %d swaps", store.Ready(), swaps)
+	}
+	if diff := cmp.Diff(want.Routes(), store.Load().Routes()); diff != "" {
+		t.Errorf("routes (-want +got):\n%s", diff)
+	}
+}
+
+func TestAnEmptiedShardDropsItsRoutes(t *testing.T) {
+	store := NewStore()
+	for i, shard := range New([]*Route{{Namespace: "a", Name: "b", Model: "m"}}).Split() {
+		store.SetShard(i, &shard, Revision(fmt.Sprint(i)))
+	}
+	store.SetShard(ShardOf("a/b"), &Shard{Schema: Schema}, "empty")
+	if store.Load().ByModel("m") != nil {
+		t.Error("the route must be gone")
+	}
+}
+
+func TestDecodeRefusesWhatItCannotServe(t *testing.T) {
+	zip := func(s string) []byte {
+		var b bytes.Buffer
+		zw := gzip.NewWriter(&b)
+		_, _ = zw.Write([]byte(s))
+		_ = zw.Close()
+		return b.Bytes()
+	}
+	cases := map[string]struct {
+		data       []byte
+		wantSchema bool
+	}{
+		"not gzip":                {data: []byte("{}")},
+		"cut gzip":                {data: zip(`{"schema":1}`)[:12]},
+		"not JSON":                {data: zip("hunter2")},
+		"a later schema":          {data: zip(`{"schema":2,"routes":"another shape"}`), wantSchema: true},
+		"a field of another type": {data: zip(`{"schema":1,"routes":[{"model":["hunter2"]}]}`)},
+		"a number with the secret": {data: zip(
+			`{"schema":1,"routes":[{"chain":[{"credential":{"value":31337}}]}]}`)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := Decode(tc.data)
+			if err == nil {
+				t.Fatal("want an error")
+			}
+			if errors.Is(err, ErrSchema) != tc.wantSchema {
+				t.Errorf("error %q: is ErrSchema = %v, want %v", err, !tc.wantSchema, tc.wantSchema)
+			}
+			if strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "31337") {
+				t.Errorf("error %q quotes the content", err)
+			}
+		})
+	}
+}
+
+func TestShardNames(t *testing.T) {
+	for i := range Shards {
+		if got, ok := ShardIndex(ShardName(i)); !ok || got != i {
+			t.Errorf("ShardIndex(%q) = %d, %v", ShardName(i), got, ok)
+		}
+	}
+	for _, name := range []string{"spillway-table-32", "spillway-table-1", "spillway-table-+1", "other"} {
+		if _, ok := ShardIndex(name); ok {
+			t.Errorf("ShardIndex(%q) must not be ok", name)
+		}
+	}
+}
+
+func BenchmarkByModel(b *testing.B) {
+	var routes []*Route
+	for i := range 10_000 {
+		routes = append(routes, &Route{Namespace: "ns", Name: fmt.Sprint(i), Model: fmt.Sprintf("ns/%d", i)})
+	}
+	store := NewStore()
+	store.Set(New(routes))
+	b.ReportAllocs()
+	for b.Loop() {
+		if store.Load().ByModel("ns/5000") == nil {
+			b.Fatal("missing")
+		}
+	}
+}
