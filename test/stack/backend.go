@@ -1,0 +1,96 @@
+package stack
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+)
+
+// Backend is a simulated OpenAI-compatible server, see hack/simbackend.
+type Backend struct {
+	*Process
+	Addr string // host:port
+}
+
+// BackendStats is what a simulated backend has seen since it started.
+type BackendStats struct {
+	Requests  int `json:"requests"`  // all requests to an inference endpoint
+	Synthetic int `json:"synthetic"` // those of them that asked for a single token
+	InFlight  int `json:"inFlight"`
+	Cancelled int `json:"cancelled"` // callers that left before the end
+}
+
+// URL is the backend's base URL as a route's chain names it.
+func (b *Backend) URL() string { return "http://" + b.Addr + "/v1" }
+
+// SetMode switches the backend's behaviour: idle, busy, down, error and so on.
+func (b *Backend) SetMode(ctx context.Context, mode string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+b.Addr+"/mode?mode="+url.QueryEscape(mode), nil)
+	if err != nil {
+		return err
+	}
+	return do(request, nil)
+}
+
+// Stats asks the backend what it has seen.
+func (b *Backend) Stats(ctx context.Context) (stats BackendStats, err error) {
+	err = get(ctx, "http://"+b.Addr+"/stats", &stats)
+	return stats, err
+}
+
+var loopbackAddr = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+
+func (s *Stack) startBackends(ctx context.Context) error {
+	for _, name := range s.Options.Backends {
+		b := &Backend{}
+		listening := make(chan struct{})
+		process, err := start(spec{name: name, path: s.binary("simbackend"), logDir: s.logs(),
+			args: []string{"--name", name, "--listen", "127.0.0.1:0"},
+			onLine: func(line []byte) {
+				if addr := loopbackAddr.Find(line); b.Addr == "" && addr != nil {
+					b.Addr = string(addr)
+					close(listening)
+				}
+			}})
+		if err != nil {
+			return err
+		}
+		b.Process = process
+		s.Backends[name] = b
+		if err := process.await(ctx, listening, "listening"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func get(ctx context.Context, url string, into any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	return do(request, into)
+}
+
+func do(request *http.Request, into any) error {
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	if response.StatusCode/100 != 2 {
+		return fmt.Errorf("%s %s: %s: %s", request.Method, request.URL, response.Status, body)
+	}
+	if into == nil {
+		return nil
+	}
+	return json.Unmarshal(body, into)
+}

@@ -1,0 +1,76 @@
+package stack
+
+import (
+	"context"
+	"fmt"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// tokenLifetime of the tokens that the stack's own programs hold. Nothing rotates them here.
+const tokenLifetime = int64(7 * 24 * 3600)
+
+func clientConfig(kubeconfig string) (*rest.Config, error) {
+	return clientcmd.BuildConfigFromFlags("", kubeconfig)
+}
+
+// serviceAccount returns a kubeconfig for a ServiceAccount of the system namespace, bound to a Pod: such a token is what
+// a kubelet would mount, and carries the Pod's name, which the admission policy on ProxyReports reads. No kubelet runs
+// here, so the Pod object stays pending for ever; the process beside it is the real thing.
+func (c *controlPlane) serviceAccount(ctx context.Context, account, pod string) (*User, *corev1.Pod, error) {
+	object, err := c.pod(ctx, account, pod)
+	if err != nil {
+		return nil, nil, err
+	}
+	lifetime := tokenLifetime
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: &lifetime,
+		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod, UID: object.UID},
+	}}
+	token, err := c.client.CoreV1().ServiceAccounts(Namespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
+	if err != nil {
+		return nil, nil, fmt.Errorf("ask for a token of %s: %w", account, err)
+	}
+	kubeconfig, err := c.tokenKubeconfig(pod, token.Status.Token)
+	if err != nil {
+		return nil, nil, err
+	}
+	user, err := c.newUser(pod, kubeconfig)
+	return user, object, err
+}
+
+func (c *controlPlane) tokenKubeconfig(user, token string) ([]byte, error) {
+	server := c.plane.APIServer.SecureServing
+	return clientcmd.Write(clientcmdapi.Config{
+		Clusters: map[string]*clientcmdapi.Cluster{"spillway": {
+			Server: server.URL("https", "").String(), CertificateAuthorityData: server.CA,
+		}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{user: {Token: token}},
+		Contexts:       map[string]*clientcmdapi.Context{"spillway": {Cluster: "spillway", AuthInfo: user}},
+		CurrentContext: "spillway",
+	})
+}
+
+func (c *controlPlane) pod(ctx context.Context, account, name string) (*corev1.Pod, error) {
+	pods := c.client.CoreV1().Pods(Namespace)
+	object, err := pods.Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace},
+		Spec: corev1.PodSpec{
+			ServiceAccountName: account,
+			Containers:         []corev1.Container{{Name: "main", Image: "spillway"}},
+		},
+	}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		object, err = pods.Get(ctx, name, metav1.GetOptions{})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create the Pod object %s: %w", name, err)
+	}
+	return object, nil
+}

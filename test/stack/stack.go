@@ -1,0 +1,239 @@
+package stack
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+)
+
+const (
+	// Namespace is where the manager, the proxies and the table live.
+	Namespace = "spillway-system"
+	// managerAccount and proxyAccount are the ServiceAccounts that config/rbac gives roles to.
+	managerAccount = "spillway-manager"
+	proxyAccount   = "spillway-proxy"
+	// stopGrace is how long a program may take to end.
+	stopGrace = 30 * time.Second
+)
+
+// Options say what to start.
+type Options struct {
+	// Root of the repository: programs are taken from bin/ in it, manifests from config/.
+	Root string
+	// Dir receives state, logs and kubeconfigs. It must exist.
+	Dir string
+	// Backends are the names of the simulated backends to start.
+	Backends []string
+	// Listen holds the data address of each proxy to start, for example "127.0.0.1:8081"; port 0 is any free one.
+	Listen []string
+	// Progress receives one line per step; nil discards them.
+	Progress io.Writer
+}
+
+// Stack is a running Spillway.
+type Stack struct {
+	Options
+	Backends map[string]*Backend
+	Manager  *Process
+	Proxies  []*Proxy
+
+	plane *controlPlane
+}
+
+// Proxy is a proxy process with its addresses.
+type Proxy struct {
+	*Process
+	Data  string // host:port of the data port
+	Admin string // host:port of the admin port
+}
+
+// URL is the base URL for OpenAI clients.
+func (p *Proxy) URL() string { return "http://" + p.Data + "/v1" }
+
+// FindRoot returns the root of the repository, looking upwards from the working directory.
+func FindRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && strings.HasPrefix(string(mod), "module github.com/spillway-dev/spillway\n") {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("not inside the repository: no go.mod of github.com/spillway-dev/spillway above")
+		}
+	}
+}
+
+// Start starts the stack. When it fails, what it had started is stopped again.
+func Start(ctx context.Context, o Options) (_ *Stack, err error) {
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	s := &Stack{Options: o, Backends: map[string]*Backend{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Stop())
+		}
+	}()
+	if err := os.MkdirAll(s.logs(), 0o700); err != nil {
+		return nil, err
+	}
+	for _, step := range []struct {
+		say string
+		do  func(context.Context) error
+	}{
+		{"etcd and kube-apiserver", s.startControlPlane},
+		{"Spillway's kinds, roles and admission policies", s.install},
+		{"simulated backends: " + strings.Join(o.Backends, ", "), s.startBackends},
+		{"manager", s.StartManager},
+		{fmt.Sprintf("%d proxies", len(o.Listen)), s.startProxies},
+	} {
+		began := time.Now()
+		if err := step.do(ctx); err != nil {
+			return nil, fmt.Errorf("start %s: %w", step.say, err)
+		}
+		fmt.Fprintf(s.Progress, "  started %-48s %5.1fs\n", step.say, time.Since(began).Seconds())
+	}
+	return s, nil
+}
+
+// Stop ends everything, callers' side first, and reports every program that did not end well.
+func (s *Stack) Stop() error {
+	var errs []error
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	stop := func(p *Process) {
+		if p == nil || !p.Running() {
+			return
+		}
+		wg.Go(func() {
+			if err := p.Stop(stopGrace); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			}
+		})
+	}
+	for _, p := range s.Proxies {
+		stop(p.Process)
+	}
+	wg.Wait()
+	stop(s.Manager)
+	for _, b := range s.Backends {
+		stop(b.Process)
+	}
+	wg.Wait()
+	if s.plane != nil {
+		errs = append(errs, s.plane.stop())
+	}
+	return errors.Join(errs...)
+}
+
+// Admin is the cluster's administrator.
+func (s *Stack) Admin() *User { return s.plane.admin }
+
+// Client talks to the API server as the administrator.
+func (s *Stack) Client() kubernetes.Interface { return s.plane.client }
+
+// AddUser adds a person with a client certificate and no permissions.
+func (s *Stack) AddUser(name string, groups ...string) (*User, error) {
+	return s.plane.addUser(name, groups...)
+}
+
+// StopAPIServer ends the API server; etcd keeps its data.
+func (s *Stack) StopAPIServer() error { return s.plane.plane.APIServer.Stop() }
+
+// StartAPIServer starts it again at the same address.
+func (s *Stack) StartAPIServer(ctx context.Context) error {
+	if err := s.plane.plane.APIServer.Start(); err != nil {
+		return err
+	}
+	return s.plane.ready(ctx)
+}
+
+func (s *Stack) logs() string                { return filepath.Join(s.Dir, "logs") }
+func (s *Stack) binary(name string) string   { return filepath.Join(s.Root, "bin", name) }
+func (s *Stack) manifest(path string) string { return filepath.Join(s.Root, "config", path) }
+
+func (s *Stack) startControlPlane(ctx context.Context) (err error) {
+	if s.plane, err = startControlPlane(s.Dir); err != nil {
+		return err
+	}
+	return s.plane.ready(ctx)
+}
+
+func (s *Stack) install(ctx context.Context) error {
+	return Eventually(ctx, func() error { // the policies refer to kinds that take a moment to be served
+		_, err := s.Admin().Kubectl(ctx, "apply", "--server-side", "-k", s.manifest("default"))
+		return err
+	})
+}
+
+// StartManager starts the manager, the first time or again after it was stopped.
+func (s *Stack) StartManager(ctx context.Context) error {
+	user, _, err := s.plane.serviceAccount(ctx, managerAccount, "spillway-manager-1")
+	if err != nil {
+		return err
+	}
+	s.Manager, err = start(spec{name: "manager", path: s.binary("manager"), logDir: s.logs(), args: []string{
+		"--kubeconfig", user.Kubeconfig, "--namespace", Namespace, "--leader-elect",
+		"--metrics-bind-address", "127.0.0.1:0", "--health-probe-bind-address", "127.0.0.1:0",
+	}})
+	return err
+}
+
+func (s *Stack) startProxies(ctx context.Context) error {
+	for _, listen := range s.Listen {
+		if _, err := s.StartProxy(ctx, listen); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// StartProxy starts one more proxy and waits until it is ready.
+func (s *Stack) StartProxy(ctx context.Context, listen string) (*Proxy, error) {
+	name := fmt.Sprintf("spillway-proxy-%d", len(s.Proxies)+1)
+	user, pod, err := s.plane.serviceAccount(ctx, proxyAccount, name)
+	if err != nil {
+		return nil, err
+	}
+	return s.startProxy(ctx, name, listen, []string{
+		"--kubeconfig", user.Kubeconfig, "--namespace", Namespace, "--pod-name", name, "--pod-uid", string(pod.UID),
+	})
+}
+
+func (s *Stack) startProxy(ctx context.Context, name, listen string, identity []string) (*Proxy, error) {
+	p := &Proxy{}
+	listening := make(chan struct{})
+	process, err := start(spec{name: name, path: s.binary("proxy"), logDir: s.logs(), args: append(identity,
+		"--listen", listen, "--admin-listen", "127.0.0.1:0", "--allow-cidr", "127.0.0.0/8", "--drain-delay", "0s"),
+		onLine: func(line []byte) {
+			var entry struct{ Msg, Data, Admin string }
+			if p.Data == "" && json.Unmarshal(line, &entry) == nil && entry.Msg == "listening" {
+				p.Data, p.Admin = entry.Data, entry.Admin
+				close(listening)
+			}
+		}})
+	if err != nil {
+		return nil, err
+	}
+	p.Process = process
+	s.Proxies = append(s.Proxies, p)
+	if err := process.await(ctx, listening, "listening"); err != nil {
+		return nil, err
+	}
+	return p, Eventually(ctx, func() error { return get(ctx, "http://"+p.Data+"/readyz", nil) })
+}
