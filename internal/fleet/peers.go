@@ -1,0 +1,259 @@
+package fleet
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/internal/breaker"
+	"github.com/spillway-dev/spillway/internal/telemetry"
+)
+
+const (
+	// reportLifetime is how long a report counts after its last change, on the reader's clock.
+	reportLifetime = 45 * time.Second
+	sweepInterval  = time.Second
+)
+
+// peers keeps what the reports of the namespace say: it is the sink of their watch, hands evidence to the breakers and
+// works out who is live.
+//
+// Evidence is believed only for backends in this proxy's table, which the breakers see to; so nothing is adopted before
+// the table is there, and all is offered again when it changes.
+type peers struct {
+	self     string
+	breakers Evidence
+	shares   Shares
+	metrics  *telemetry.Table
+	clock    clock.WithTicker
+	synced   chan struct{} // closed when all reports have been read once
+
+	mu       sync.Mutex
+	known    map[string]*peer
+	once     sync.Once // closes synced
+	adopting bool      // the table is there
+	draining bool      // this proxy is
+	// own is what this pod reported before it was restarted; nil once adopted or when there was nothing.
+	own     *peer
+	ownRead bool
+	live    []string // as last told
+	count   int
+}
+
+// peer is the last report of one proxy.
+type peer struct {
+	resourceVersion string
+	at              time.Time // when this resourceVersion came, on this proxy's clock
+	live            bool      // it changed within reportLifetime
+	draining        bool
+	understood      bool // its schema is ours
+	records         []breaker.Record
+}
+
+func newPeers(cfg *Config) *peers {
+	return &peers{
+		self: cfg.Pod, breakers: cfg.Breakers, shares: cfg.Shares, metrics: cfg.Metrics, clock: cfg.Clock,
+		synced: make(chan struct{}), known: map[string]*peer{}, count: -1,
+	}
+}
+
+// announce tells breakers and limits of this proxy alone, before any report has been read.
+func (p *peers) announce() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tell()
+}
+
+// run ends the lives of reports that do not change any more, until ctx ends.
+func (p *peers) run(ctx context.Context) {
+	tick := p.clock.NewTicker(sweepInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C():
+			p.sweep()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Add implements cache.ReflectorStore.
+func (p *peers) Add(obj any) error { return p.Update(obj) }
+
+// Update implements cache.ReflectorStore.
+func (p *peers) Update(obj any) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.see(obj)
+	p.tell()
+	return nil
+}
+
+// Delete implements cache.ReflectorStore: a report is deleted when its proxy has gone.
+func (p *peers) Delete(obj any) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if report, ok := obj.(*v1alpha1.ProxyReport); ok {
+		p.drop(report.Name)
+		p.tell()
+	}
+	return nil
+}
+
+// Replace implements cache.ReflectorStore: the whole truth after a list.
+func (p *peers) Replace(objs []any, _ string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	listed := make(map[string]bool, len(objs))
+	for _, obj := range objs {
+		listed[p.see(obj)] = true
+	}
+	for name := range p.known {
+		if !listed[name] {
+			p.drop(name)
+		}
+	}
+	p.tell()
+	p.once.Do(func() { close(p.synced) })
+	return nil
+}
+
+// Resync implements cache.ReflectorStore.
+func (p *peers) Resync() error { return nil }
+
+// see takes note of a report and adopts what is in it. It returns the name of the proxy.
+func (p *peers) see(obj any) string {
+	report, ok := obj.(*v1alpha1.ProxyReport)
+	if !ok {
+		return ""
+	}
+	if report.Name == p.self {
+		p.readOwn(report)
+		return report.Name
+	}
+	if old := p.known[report.Name]; old != nil && old.resourceVersion == report.ResourceVersion {
+		return report.Name // a list that repeats what is known is no sign of life
+	}
+	began := p.clock.Now()
+	seen := newPeer(report, began)
+	p.known[report.Name] = seen
+	if p.adopting && seen.understood {
+		p.breakers.Adopt(report.Name, seen.records)
+		p.metrics.Adopted(p.clock.Since(began))
+	}
+	return report.Name
+}
+
+func newPeer(report *v1alpha1.ProxyReport, now time.Time) *peer {
+	seen := &peer{
+		resourceVersion: report.ResourceVersion,
+		at:              now,
+		live:            true,
+		draining:        report.Status.Draining,
+		understood:      report.Status.Schema == v1alpha1.ReportSchema,
+	}
+	if seen.understood {
+		seen.records = toRecords(report.Status.Breakers)
+	}
+	return seen
+}
+
+// ownReport hands in what stood in this pod's report before its first write. Only the first call counts.
+func (p *peers) ownReport(report *v1alpha1.ProxyReport) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.readOwn(report)
+}
+
+func (p *peers) readOwn(report *v1alpha1.ProxyReport) {
+	if p.ownRead {
+		return
+	}
+	p.ownRead = true
+	if report == nil {
+		return
+	}
+	if p.own = newPeer(report, p.clock.Now()); p.adopting {
+		p.adoptOwn()
+	}
+}
+
+func (p *peers) adoptOwn() {
+	if p.own != nil && p.own.understood {
+		p.breakers.Adopt(p.self, aged(p.own.records, p.clock.Since(p.own.at)))
+	}
+	p.own = nil
+}
+
+// adopt offers all evidence to the breakers. The first call says that the table is there; further ones that it changed.
+func (p *peers) adopt() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.adopting = true
+	p.adoptOwn()
+	for name, peer := range p.known {
+		if peer.live && peer.understood {
+			p.breakers.Adopt(name, aged(peer.records, p.clock.Since(peer.at)))
+		}
+	}
+}
+
+// drain says that this proxy is about to go: it does not probe any more.
+func (p *peers) drain() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.draining = true
+	p.tell()
+}
+
+func (p *peers) drop(name string) {
+	if _, known := p.known[name]; known {
+		delete(p.known, name)
+		p.breakers.Forget(name)
+	}
+}
+
+func (p *peers) sweep() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, peer := range p.known {
+		if peer.live && p.clock.Since(peer.at) >= reportLifetime {
+			peer.live = false
+			p.breakers.Forget(name)
+		}
+	}
+	p.tell()
+}
+
+// tell works out who is live and tells breakers and limits when that changed. A proxy whose reports are not understood has
+// its share of the limits, but takes no part in the choice of who probes.
+func (p *peers) tell() {
+	count := 1 // oneself always counts
+	var live []string
+	if !p.draining {
+		live = append(live, p.self)
+	}
+	for name, peer := range p.known {
+		if !peer.live || peer.draining {
+			continue
+		}
+		count++
+		if peer.understood {
+			live = append(live, name)
+		}
+	}
+	slices.Sort(live)
+	if !slices.Equal(live, p.live) {
+		p.live = live
+		p.breakers.SetPeers(slices.Clone(live))
+	}
+	if count != p.count {
+		p.count = count
+		p.shares.SetLive(count)
+	}
+}

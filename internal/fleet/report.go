@@ -1,0 +1,160 @@
+package fleet
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/internal/breaker"
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+// Bounds of the ProxyReport's schema. A report that breaks one is refused whole, so the writer stays within them.
+const (
+	maxBreakers  = 2048
+	maxEndpoints = 8
+	maxMessage   = 256
+)
+
+// endpointBase is what the report leaves out of an endpoint's path.
+const endpointBase = "/v1/"
+
+// toReports puts records into the words of the API, sorted by id. Where there are more than a report may hold, those that are
+// not Closed come first.
+func toReports(records []breaker.Record) []v1alpha1.BreakerReport {
+	if len(records) > maxBreakers {
+		records = slices.Clone(records)
+		slices.SortStableFunc(records, func(a, b breaker.Record) int { return cmp.Compare(urgency(a), urgency(b)) })
+		records = records[:maxBreakers]
+	}
+	reports := make([]v1alpha1.BreakerReport, 0, len(records))
+	for i := range records {
+		reports = append(reports, toReport(&records[i]))
+	}
+	slices.SortFunc(reports, func(a, b v1alpha1.BreakerReport) int { return strings.Compare(a.ID, b.ID) })
+	return reports
+}
+
+func urgency(r breaker.Record) int {
+	if r.State == breaker.Closed {
+		return 1
+	}
+	return 0
+}
+
+func toReport(r *breaker.Record) v1alpha1.BreakerReport {
+	out := v1alpha1.BreakerReport{
+		ID:          string(r.ID),
+		State:       v1alpha1.BackendState(r.State),
+		Reason:      v1alpha1.BackendReason(r.Reason),
+		Epoch:       int64(r.Epoch),
+		Saturations: int32(r.Saturations),
+		Failures:    int32(r.Failures),
+		LastGood:    int64(r.LastGood),
+		Message:     cut(r.Message, maxMessage),
+	}
+	if r.Remaining > 0 {
+		out.Remaining = v1alpha1.FormatDuration(r.Remaining)
+	}
+	if !r.Since.IsZero() {
+		out.Since = &metav1.MicroTime{Time: r.Since.UTC().Truncate(time.Microsecond)}
+	}
+	for _, e := range r.Endpoints[:min(len(r.Endpoints), maxEndpoints)] {
+		out.Endpoints = append(out.Endpoints, v1alpha1.EndpointReport{
+			Endpoint:  strings.TrimPrefix(e.Endpoint, endpointBase),
+			Remaining: v1alpha1.FormatDuration(e.Remaining),
+		})
+	}
+	return out
+}
+
+// cut shortens text to at most limit characters.
+func cut(text string, limit int) string {
+	if utf8.RuneCountInString(text) <= limit {
+		return text
+	}
+	runes := []rune(text)
+	return string(runes[:limit])
+}
+
+// toRecords reads the breakers of another proxy's report. What makes no sense is left out: a report is evidence, not an
+// order. Endpoints inform status alone and stay behind.
+func toRecords(reports []v1alpha1.BreakerReport) []breaker.Record {
+	records := make([]breaker.Record, 0, len(reports))
+	for i := range reports {
+		if r, ok := toRecord(&reports[i]); ok {
+			records = append(records, r)
+		}
+	}
+	return records
+}
+
+func toRecord(in *v1alpha1.BreakerReport) (breaker.Record, bool) {
+	state := breaker.State(in.State)
+	if state != breaker.Closed && state != breaker.Open && state != breaker.HalfOpen {
+		return breaker.Record{}, false
+	}
+	if in.Epoch < 0 || in.LastGood < 0 || in.Saturations < 0 || in.Failures < 0 {
+		return breaker.Record{}, false
+	}
+	out := breaker.Record{
+		ID:          table.BackendID(in.ID),
+		State:       state,
+		Reason:      breaker.Reason(in.Reason),
+		Epoch:       uint64(in.Epoch),
+		Saturations: int(in.Saturations),
+		Failures:    int(in.Failures),
+		LastGood:    uint64(in.LastGood),
+		Message:     in.Message,
+	}
+	if in.Since != nil {
+		out.Since = in.Since.Time
+	}
+	if in.Remaining != "" {
+		remaining, err := in.Remaining.Parse()
+		if err != nil {
+			return breaker.Record{}, false
+		}
+		out.Remaining = remaining
+	}
+	return out, true
+}
+
+// aged returns the records as they stand some time after they were read: less remains.
+func aged(records []breaker.Record, by time.Duration) []breaker.Record {
+	out := slices.Clone(records)
+	for i := range out {
+		out[i].Remaining = max(out[i].Remaining-by, 0)
+	}
+	return out
+}
+
+// toTables lists the shards that have been read.
+func toTables(revisions [table.Shards]table.Revision) []v1alpha1.TableRevision {
+	var out []v1alpha1.TableRevision
+	for shard, revision := range revisions {
+		if revision != "" {
+			out = append(out, v1alpha1.TableRevision{Shard: int32(shard), Revision: string(revision)})
+		}
+	}
+	return out
+}
+
+// tellsTheSame says whether two reports differ in nothing but the passing of time.
+func tellsTheSame(a, b *v1alpha1.ProxyReportStatus) bool {
+	if a.Ready != b.Ready || a.Draining != b.Draining || !slices.Equal(a.Tables, b.Tables) {
+		return false
+	}
+	return slices.EqualFunc(a.Breakers, b.Breakers, func(x, y v1alpha1.BreakerReport) bool {
+		sameEndpoints := slices.EqualFunc(x.Endpoints, y.Endpoints, func(p, q v1alpha1.EndpointReport) bool {
+			return p.Endpoint == q.Endpoint
+		})
+		return sameEndpoints && x.ID == y.ID && x.State == y.State && x.Reason == y.Reason && x.Epoch == y.Epoch &&
+			x.Saturations == y.Saturations && x.Failures == y.Failures && x.LastGood == y.LastGood && x.Message == y.Message
+	})
+}

@@ -1,0 +1,81 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+)
+
+// Defaults of the lifecycle flags.
+const (
+	DefaultDrainDelay     = 5 * time.Second
+	DefaultDrainTimeout   = 5 * time.Minute
+	DefaultMaxConnections = 16384
+)
+
+const (
+	// readHeaderTimeout bounds the header of a request; slower callers are dropped.
+	readHeaderTimeout = 10 * time.Second
+	// idleTimeout is how long a connection may wait for its next request.
+	idleTimeout = 2 * time.Minute
+	// maxHeaderBytes bounds a request's header, which bounds the number of its fields as well.
+	maxHeaderBytes = 64 << 10
+	// forceGrace is what cancelled requests get to write their last words before they are cut.
+	forceGrace = 2 * time.Second
+)
+
+// ErrShutdown is the cause (context.Cause) of a request's context that was cancelled because the drain timeout passed.
+var ErrShutdown = errors.New("the proxy is shutting down")
+
+// Config of a Server. Handler, Metrics, Ready and Log are required.
+type Config struct {
+	// Listen and AdminListen are addresses such as ":8080"; port 0 takes a free one.
+	Listen, AdminListen string
+	// Handler serves the data port.
+	Handler http.Handler
+	// Metrics serves /metrics on the admin port.
+	Metrics http.Handler
+	// Ready returns nil when the process may get traffic, else why not, in words for whoever reads /readyz.
+	Ready func() error
+	// RouteReady serves /readyz/{namespace}/{name}; nil turns that off.
+	RouteReady func(namespace, name string) RouteState
+	// OnDrain, if set, is called once, when the drain begins. It must not block.
+	OnDrain func()
+	// TLSCert and TLSKey name a PEM pair for the data port, read again when it changes. Both or neither.
+	TLSCert, TLSKey string
+	// DrainDelay is how long the listener stays open after the drain began; DrainTimeout bounds the whole drain, counted
+	// from the same moment.
+	DrainDelay, DrainTimeout time.Duration
+	// MaxConnections bounds open connections of the data port; further ones wait in the kernel's backlog. 0 takes
+	// DefaultMaxConnections.
+	MaxConnections int
+	Log            *slog.Logger
+}
+
+// RouteState is the structural readiness of one route.
+type RouteState int
+
+// What RouteReady answers.
+const (
+	RouteUnknown  RouteState = iota // 404
+	RouteUnusable                   // 503: it has no usable backend
+	RouteUsable                     // 200
+)
+
+// Validate says what is wrong with the configuration and what to do.
+func (c *Config) Validate() error {
+	switch {
+	case (c.TLSCert == "") != (c.TLSKey == ""):
+		return errors.New("TLS needs both a certificate and a key: give --tls-cert and --tls-key, or neither")
+	case c.DrainDelay < 0:
+		return fmt.Errorf("drain delay is %s: it must not be negative", c.DrainDelay)
+	case c.DrainTimeout < c.DrainDelay:
+		return fmt.Errorf("drain timeout (%s) is shorter than the drain delay (%s) that it includes: raise --drain-timeout",
+			c.DrainTimeout, c.DrainDelay)
+	case c.MaxConnections < 0:
+		return fmt.Errorf("the limit of connections is %d: it must not be negative", c.MaxConnections)
+	}
+	return nil
+}

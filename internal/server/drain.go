@@ -1,0 +1,41 @@
+package server
+
+import (
+	"context"
+	"time"
+)
+
+// drain takes the data port down, see the package comment. It returns after at most DrainTimeout + forceGrace.
+func (s *Server) drain() {
+	began := time.Now()
+	s.draining.Store(true)
+	if s.cfg.OnDrain != nil {
+		s.cfg.OnDrain()
+	}
+	s.cfg.Log.Info("draining", "delay", s.cfg.DrainDelay.String(), "timeout", s.cfg.DrainTimeout.String())
+	time.Sleep(s.cfg.DrainDelay)
+
+	running, cancel := context.WithDeadline(context.Background(), began.Add(s.cfg.DrainTimeout))
+	defer cancel()
+	err := s.data.Shutdown(running)
+	if err == nil {
+		s.cfg.Log.Info("drained", "took", time.Since(began).Round(time.Millisecond).String())
+		return
+	}
+	s.cfg.Log.Warn("drain timeout: the remaining requests are ended", "timeout", s.cfg.DrainTimeout.String())
+	s.cancelAll(ErrShutdown)
+	lastWords, cancel := context.WithTimeout(context.Background(), forceGrace)
+	defer cancel()
+	if s.data.Shutdown(lastWords) != nil {
+		s.cfg.Log.Warn("requests were cut: a backend or a caller does not respond", "grace", forceGrace.String())
+	}
+}
+
+// awaitHandlers gives the handlers of closed connections a moment to return, so that their last records are written.
+// net/http does not wait for them.
+func (s *Server) awaitHandlers() {
+	const pause = 5 * time.Millisecond
+	for waited := time.Duration(0); s.running.Load() > 0 && waited < forceGrace; waited += pause {
+		time.Sleep(pause)
+	}
+}

@@ -1,0 +1,147 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/net/netutil"
+)
+
+// Server owns the two listeners of a proxy. New binds them, Run serves and drains.
+type Server struct {
+	cfg         Config
+	data, adm   *http.Server
+	dataLn      net.Listener
+	admLn       net.Listener
+	dataAddr    net.Addr
+	draining    atomic.Bool
+	running     atomic.Int64 // requests on the data port
+	cancelAll   context.CancelCauseFunc
+	baseContext context.Context // parent of every request on the data port
+}
+
+// New validates the configuration and binds both addresses, so that a port in use is an error at start. Run must follow:
+// it closes what New opened.
+func New(cfg Config) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.MaxConnections == 0 {
+		cfg.MaxConnections = DefaultMaxConnections
+	}
+	s := &Server{cfg: cfg}
+	s.baseContext, s.cancelAll = context.WithCancelCause(context.Background())
+	s.data = s.newDataServer()
+	s.adm = newHTTPServer(s.admin(), cfg.Log)
+	if cfg.TLSCert != "" {
+		pair, err := newKeyPair(cfg.TLSCert, cfg.TLSKey, cfg.Log)
+		if err != nil {
+			return nil, err
+		}
+		s.data.TLSConfig = pair.config()
+	}
+	var err error
+	if s.dataLn, err = net.Listen("tcp", cfg.Listen); err != nil {
+		return nil, fmt.Errorf("cannot listen for callers (--listen): %w", err)
+	}
+	s.dataAddr = s.dataLn.Addr()
+	s.dataLn = netutil.LimitListener(s.dataLn, cfg.MaxConnections)
+	if s.admLn, err = net.Listen("tcp", cfg.AdminListen); err != nil {
+		_ = s.dataLn.Close()
+		return nil, fmt.Errorf("cannot listen for health and metrics (--admin-listen): %w", err)
+	}
+	return s, nil
+}
+
+// Addr is the bound address of the data port.
+func (s *Server) Addr() string { return s.dataAddr.String() }
+
+// AdminAddr is the bound address of the admin port.
+func (s *Server) AdminAddr() string { return s.admLn.Addr().String() }
+
+// Draining says whether the drain has begun.
+func (s *Server) Draining() bool { return s.draining.Load() }
+
+// Run serves until ctx ends, then drains as the package comment says, and returns when all is closed. The error is that
+// of a listener that failed; a drain that had to cut requests is not an error.
+func (s *Server) Run(ctx context.Context) error {
+	failed := make(chan error, 2)
+	var serving sync.WaitGroup
+	serving.Go(func() { failed <- s.serveData() })
+	serving.Go(func() { failed <- s.adm.Serve(s.admLn) })
+
+	var err error
+	select {
+	case <-ctx.Done():
+		s.drain()
+	case err = <-failed:
+		err = fmt.Errorf("a listener failed: %w", err)
+		s.draining.Store(true)
+	}
+	s.cancelAll(ErrShutdown)
+	// Health and metrics stay to the end: a drain is watched.
+	_ = errors.Join(s.data.Close(), s.adm.Close())
+	serving.Wait()
+	s.awaitHandlers()
+	return err
+}
+
+func (s *Server) serveData() error {
+	if s.data.TLSConfig != nil {
+		return s.data.ServeTLS(s.dataLn, "", "")
+	}
+	return s.data.Serve(s.dataLn)
+}
+
+// newDataServer builds the data port, outermost stage first.
+func (s *Server) newDataServer() *http.Server {
+	handler := s.cfg.Handler
+	handler = dropSlowBodies(handler)
+	handler = s.closeWhileDraining(handler)
+	handler = s.track(handler)
+
+	srv := newHTTPServer(handler, s.cfg.Log)
+	srv.BaseContext = func(net.Listener) context.Context { return s.baseContext }
+	srv.Protocols = new(http.Protocols)
+	srv.Protocols.SetHTTP1(true)
+	srv.Protocols.SetHTTP2(true)
+	srv.Protocols.SetUnencryptedHTTP2(true)
+	return srv
+}
+
+func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		// Callers that go away or fail a handshake are everyday; the pipeline reports what matters.
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+}
+
+// track counts running requests, so that Run can wait for those that were cut to say so in the logs.
+func (s *Server) track(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.running.Add(1)
+		defer s.running.Add(-1)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// closeWhileDraining ends connections with the answer that they carry, so that callers find another proxy. HTTP/2
+// connections get a GOAWAY by the same header.
+func (s *Server) closeWhileDraining(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.draining.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
