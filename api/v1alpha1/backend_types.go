@@ -14,6 +14,11 @@ type Backend struct {
 	// url is the base of the backend's API, such as http://tower.lan:11434/v1. An empty path means /v1; a query is kept.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="isURL(self) && self.matches('^[hH][tT][tT][pP][sS]?://[^/?#:][!-~]*$')",message="url must be an absolute http or https URL, such as http://tower.lan:11434/v1."
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^[^/]*//[^/?#]*@')",message="url must not contain a user or a password: use auth."
+	// +kubebuilder:validation:XValidation:rule="!self.contains('#')",message="url must not contain a fragment."
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^[^/]*//([^/?#@]*@)?[^/?#@\\\\[]*:[^/?#@]*:')",message="An IPv6 address in url must be in brackets, such as http://[fd00::2]:8000/v1."
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^[^?#]*/(chat/completions|completions|embeddings|responses|messages|models)/*([?#].*)?$')",message="url must be the base of the API, such as http://tower.lan:11434/v1, and must not end in an endpoint such as /chat/completions."
 	// +optional
 	URL string `json:"url,omitempty"`
 
@@ -36,6 +41,7 @@ type Backend struct {
 	// capacityGroup says that backends of this namespace with the same group sit on the same hardware: saturation of one opens all.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')",message="capacityGroup must be a label value: letters, digits, '-', '_' and '.', with a letter or digit at both ends."
 	// +optional
 	CapacityGroup string `json:"capacityGroup,omitempty"`
 
@@ -64,6 +70,7 @@ type Backend struct {
 
 	// headers are added to each request.
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.all(h, self.exists_one(other, other.name.lowerAscii() == h.name.lowerAscii()))",message="Header names must be unique, whatever their case."
 	// +listType=map
 	// +listMapKey=name
 	// +optional
@@ -101,11 +108,16 @@ type ServiceRef struct {
 	// +kubebuilder:default=/v1
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.matches('^/[!-~]*$') && !self.matches('[?#]')",message="path must begin with '/' and must not contain a query, a fragment or spaces."
+	// +kubebuilder:validation:XValidation:rule="!self.matches('/(chat/completions|completions|embeddings|responses|messages|models)/*$')",message="path must be the base of the API, such as /v1, and must not end in an endpoint such as /chat/completions."
 	// +optional
 	Path string `json:"path,omitempty"`
 }
 
 // BackendAuth is the credential for one backend.
+//
+// +kubebuilder:validation:XValidation:rule="self.scheme != 'Header' || has(self.header)",message="auth.header is required where auth.scheme is Header."
+// +kubebuilder:validation:XValidation:rule="self.scheme == 'Header' || !has(self.header)",message="auth.header is allowed only where auth.scheme is Header."
 type BackendAuth struct {
 	// secretRef is the key of a Secret in the namespace of the route. A trailing newline of its value is cut.
 	// +required
@@ -119,6 +131,8 @@ type BackendAuth struct {
 	// header that carries the value where scheme is Header, such as x-api-key.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-!#$%&*+.^_`|~0-9A-Za-z\\\\x27]+$')",message="auth.header must be a header name: letters, digits and the signs that HTTP allows, without spaces or colons."
+	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['connection', 'keep-alive', 'proxy-authenticate', 'proxy-authorization', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade', 'host', 'content-length', 'content-type', 'cookie', 'expect'])",message="auth.header must not be a hop-by-hop header or one that frames the request."
 	// +optional
 	Header string `json:"header,omitempty"`
 }
@@ -195,11 +209,16 @@ type Header struct {
 	// name of the header. Hop-by-hop headers, Authorization and those that frame the request are refused.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-!#$%&*+.^_`|~0-9A-Za-z\\\\x27]+$')",message="A header's name must consist of letters, digits and the signs that HTTP allows, without spaces or colons."
+	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['connection', 'keep-alive', 'proxy-authenticate', 'proxy-authorization', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade'])",message="Hop-by-hop headers cannot be set."
+	// +kubebuilder:validation:XValidation:rule="self.lowerAscii() != 'authorization'",message="Authorization cannot be set as a header: use auth, which reads a Secret."
+	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['host', 'content-length', 'content-type', 'content-encoding', 'accept-encoding', 'cookie', 'expect'])",message="Headers that frame the request (Host, Content-Length, Content-Type, Content-Encoding, Accept-Encoding, Cookie, Expect) cannot be set."
 	// +required
 	Name string `json:"name"`
 
 	// value of the header. It is no place for a secret: use auth.
 	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="!self.matches('[\\\\x00-\\\\x08\\\\x0a-\\\\x1f\\\\x7f]')",message="A header's value must not contain control characters."
 	// +required
 	Value string `json:"value"`
 }

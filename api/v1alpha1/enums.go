@@ -4,7 +4,7 @@ package v1alpha1
 //
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=63
-// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="regime must be a DNS label: lower-case letters, digits and '-', with a letter or digit at both ends."
 type Regime string
 
 // Usual regimes.
