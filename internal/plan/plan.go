@@ -1,9 +1,12 @@
 package plan
 
 import (
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spillway-dev/spillway/internal/breaker"
+	"github.com/spillway-dev/spillway/internal/pin"
 	"github.com/spillway-dev/spillway/internal/table"
 )
 
@@ -18,7 +21,6 @@ const (
 	WhyBreakerOpen Why = "breaker-open" // what would have been before it is open; of a skipped one: its breaker is open
 	WhySpilled     Why = "spilled"      // what would have been before it cannot take this prompt
 	WhyNext        Why = "next"         // a later step, in its order
-	WhyLastResort  Why = "last-resort"  // everything is open; this one's retryAt comes first
 
 	WhyContextWindow Why = "context-window" // skipped: the prompt is surely larger than its window
 	WhyOnly          Why = "only-pin"       // skipped: an Only pin names another
@@ -63,9 +65,10 @@ type Skip struct {
 
 // Plan is the order in which to try a route's backends.
 type Plan struct {
-	// Steps in order. With AllOpen it holds the one last resort (whenAllOpen: Try) or nothing (Reject).
+	// Steps in order. With AllOpen it holds the one last resort (whenAllOpen: Try) or nothing (Reject). It is empty, too,
+	// for a route without a chain.
 	Steps []Step
-	// Skipped in the order in which they would have been tried.
+	// Skipped: those an Only pin filters, then those with too small a window, then those that are open, each in order.
 	Skipped []Skip
 	// Reason is that of the first step; empty without one.
 	Reason     Why
@@ -78,26 +81,167 @@ type Plan struct {
 
 // Make orders the route's chain: hint, pins, context windows, breakers.
 func Make(in Input) Plan {
-	p := Plan{Steps: make([]Step, 0, len(in.Route.Chain))}
+	var p Plan
+	var room [8]int // the longest chain that the API allows stays off the heap
+	order := room[:0]
 	for i := range in.Route.Chain {
-		p.Steps = append(p.Steps, Step{Backend: &in.Route.Chain[i], Why: WhyNext})
+		order = append(order, i)
 	}
+	order, why := p.prefer(&in, order)
+	order, filtered, pinned := pin.Order(in.Route, in.Now, order)
+	for _, at := range filtered {
+		p.skip(&in.Route.Chain[at], WhyOnly, breaker.View{})
+	}
+	if pinned {
+		why = WhyPinned
+	}
+	order, why = p.fit(&in, order, why)
+	p.choose(&in, order, why)
+	p.judgeHint(&in)
 	return p
 }
 
-// CleanHint trims a hint and cuts it at 64 characters.
-func CleanHint(raw string) string { return raw }
+// maxHint bounds the hint header, in characters.
+const maxHint = 64
 
-// PinState is one pin of a route at one time.
-type PinState struct {
-	Pin        *table.Pin
-	Active     bool
-	Superseded bool // in time, but a newer Only overrules it
-	NoBackend  bool // the chain lacks its backend
+// CleanHint trims a hint and cuts it at 64 characters.
+func CleanHint(raw string) string {
+	s := strings.TrimSpace(raw)
+	if len(s) <= maxHint {
+		return s
+	}
+	end := 0
+	for range maxHint {
+		if end == len(s) {
+			return s
+		}
+		_, size := utf8.DecodeRuneInString(s[end:])
+		end += size
+	}
+	return s[:end]
 }
 
-// Pins tells the state of each of the route's pins at now, from the oldest to the newest.
-func Pins(route *table.Route, now time.Time) []PinState { return nil }
+// prefer applies the caller's hint.
+func (p *Plan) prefer(in *Input, order []int) ([]int, Why) {
+	hint := CleanHint(in.Hint)
+	if hint == "" {
+		return order, WhyFirst
+	}
+	p.Preference = PreferenceNotInChain
+	for i := range in.Route.Chain {
+		if in.Route.Chain[i].Name != hint {
+			continue
+		}
+		if in.Route.PreferHeader == table.PreferIgnore {
+			break
+		}
+		p.Preference = PreferenceApplied
+		pin.MoveToFront(order, i)
+		return order, WhyPreferred
+	}
+	if in.Route.PreferHeader == table.PreferIgnore {
+		p.Preference = PreferenceIgnored
+	}
+	return order, WhyFirst
+}
 
-// Resting returns the names of the chain's backends that active pins rest, in chain order.
-func Resting(route *table.Route, now time.Time) []string { return nil }
+// fit leaves out the backends whose window the prompt surely exceeds. Where that is so for all, the one with the largest
+// window stays: its own answer tells the caller what is wrong.
+func (p *Plan) fit(in *Input, order []int, why Why) ([]int, Why) {
+	largest := -1
+	for _, at := range order {
+		b := &in.Route.Chain[at]
+		if fits(b, in.PromptTokens) {
+			largest = -1
+			break
+		}
+		if largest < 0 || b.ContextWindow > in.Route.Chain[largest].ContextWindow {
+			largest = at
+		}
+	}
+	kept := order[:0]
+	for i, at := range order {
+		b := &in.Route.Chain[at]
+		if at == largest || fits(b, in.PromptTokens) {
+			kept = append(kept, at)
+			continue
+		}
+		if i == len(kept) && len(kept) == 0 {
+			why = WhySpilled
+		}
+		p.skip(b, WhyContextWindow, breaker.View{})
+	}
+	return kept, why
+}
+
+func fits(b *table.Backend, tokens int64) bool { return b.ContextWindow == 0 || tokens <= b.ContextWindow }
+
+// choose leaves out the open backends while another remains.
+func (p *Plan) choose(in *Input, order []int, why Why) {
+	p.Steps = make([]Step, 0, len(order))
+	var soonest Skip
+	for _, at := range order {
+		b := &in.Route.Chain[at]
+		v := breaker.View{State: breaker.Closed, Usable: true}
+		if in.View != nil {
+			v = in.View(b)
+		}
+		switch {
+		case v.Usable && len(p.Steps) == 0:
+			p.Steps = append(p.Steps, Step{b, why})
+		case v.Usable:
+			p.Steps = append(p.Steps, Step{b, WhyNext})
+		default:
+			p.skip(b, WhyBreakerOpen, v)
+			why = WhyBreakerOpen
+			if soonest.Backend == nil || v.Remaining < soonest.View.Remaining {
+				soonest = Skip{b, WhyBreakerOpen, v}
+			}
+		}
+	}
+	if len(p.Steps) == 0 && soonest.Backend != nil {
+		p.lastResort(in, soonest)
+	}
+	if len(p.Steps) > 0 {
+		p.Reason = p.Steps[0].Why
+	}
+}
+
+// lastResort settles a chain in which everything is open.
+func (p *Plan) lastResort(in *Input, soonest Skip) {
+	p.AllOpen = true
+	p.RetryAfter = soonest.View.Remaining
+	if in.Route.WhenAllOpen == table.AllOpenReject {
+		return
+	}
+	p.Steps = append(p.Steps, Step{soonest.Backend, WhyBreakerOpen})
+	for i := range p.Skipped {
+		if p.Skipped[i].Backend == soonest.Backend {
+			p.Skipped = append(p.Skipped[:i], p.Skipped[i+1:]...)
+			return
+		}
+	}
+}
+
+// judgeHint tells the caller that something stronger than the hint decided.
+func (p *Plan) judgeHint(in *Input) {
+	if p.Preference != PreferenceApplied {
+		return
+	}
+	if len(p.Steps) == 0 || p.Steps[0].Backend.Name != CleanHint(in.Hint) {
+		p.Preference = PreferenceIgnored
+	}
+}
+
+func (p *Plan) skip(b *table.Backend, why Why, v breaker.View) {
+	p.Skipped = append(p.Skipped, Skip{b, why, v})
+}
+
+// PinState is one pin of a route at one instant.
+type PinState = pin.State
+
+// Pins tells the state of each of the route's pins at now (wall time), from the oldest to the newest.
+func Pins(route *table.Route, now time.Time) []PinState { return pin.States(route, now) }
+
+// Resting returns the names of the chain's backends that active pins rest at now (wall time), in chain order.
+func Resting(route *table.Route, now time.Time) []string { return pin.Resting(route, now) }

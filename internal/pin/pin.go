@@ -1,0 +1,158 @@
+package pin
+
+import (
+	"slices"
+	"time"
+
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+// State is one pin of a route at one instant.
+type State struct {
+	Pin *table.Pin
+	// Active says that the pin acts on the route now.
+	Active bool
+	// Superseded says that the pin is in time but a newer Only overrules it.
+	Superseded bool
+	// NoBackend says that the route's chain lacks the pin's backend, so that the pin does nothing here.
+	NoBackend bool
+}
+
+// States tells the state of each of the route's pins at now (wall time), from the oldest to the newest.
+func States(route *table.Route, now time.Time) []State {
+	if len(route.Pins) == 0 {
+		return nil
+	}
+	only := effectiveOnly(route, now)
+	states := make([]State, len(route.Pins))
+	for i := range route.Pins {
+		p := &route.Pins[i]
+		s := State{Pin: p, NoBackend: position(route, p.Backend) < 0}
+		if p.ActiveAt(now) && !s.NoBackend {
+			s.Superseded = p.Mode == table.PinOnly && i != only
+			s.Active = !s.Superseded
+		}
+		states[i] = s
+	}
+	return states
+}
+
+// Order applies the active pins to order, which holds positions in the route's chain, and returns the result in order's
+// memory. filtered holds the positions that an Only pin took out, as they stood. pinned says that a pin decided which
+// backend comes first.
+func Order(route *table.Route, now time.Time, order []int) (result, filtered []int, pinned bool) {
+	only := effectiveOnly(route, now)
+	for i := range route.Pins {
+		p := &route.Pins[i]
+		if !p.ActiveAt(now) || p.Mode == table.PinOnly {
+			continue
+		}
+		at := slices.Index(order, position(route, p.Backend))
+		if at < 0 {
+			continue
+		}
+		switch p.Mode {
+		case table.PinPrefer:
+			MoveToFront(order, at)
+			pinned = true
+		case table.PinAvoid:
+			moveToBack(order, at)
+			pinned = pinned || at == 0 && len(order) > 1
+		}
+	}
+	if only < 0 {
+		return order, nil, pinned
+	}
+	keep := position(route, route.Pins[only].Backend)
+	for _, at := range order {
+		if at != keep {
+			filtered = append(filtered, at)
+		}
+	}
+	return append(order[:0], keep), filtered, true
+}
+
+// Resting returns the names of the backends that active pins rest at now, in chain order: those that a pin moves behind
+// its choice. Avoid rests the named one, Prefer and Only rest all others. As the newest pin has the last word, one that
+// a newer pin chooses is not rested by an older one, and a preference that a newer Avoid undoes rests nothing.
+func Resting(route *table.Route, now time.Time) []string {
+	if len(route.Pins) == 0 {
+		return nil
+	}
+	rested := restingPositions(route, now)
+	var names []string
+	for i := range route.Chain {
+		if rested[i] {
+			names = append(names, route.Chain[i].Name)
+		}
+	}
+	return names
+}
+
+// restingPositions looks from the newest pin to the oldest, so that what a newer one decided is known.
+func restingPositions(route *table.Route, now time.Time) []bool {
+	n := len(route.Chain)
+	rested, chosen, avoided := make([]bool, n), make([]bool, n), make([]bool, n)
+	only := effectiveOnly(route, now)
+	for i := len(route.Pins) - 1; i >= 0; i-- {
+		p := &route.Pins[i]
+		at := position(route, p.Backend)
+		if at < 0 || !p.ActiveAt(now) {
+			continue
+		}
+		switch {
+		case p.Mode == table.PinOnly:
+			chosen[at] = chosen[at] || i == only
+		case p.Mode == table.PinAvoid:
+			rested[at] = rested[at] || !chosen[at]
+			avoided[at] = true
+		case !avoided[at]:
+			for other := range rested {
+				rested[other] = rested[other] || other != at && !chosen[other]
+			}
+			chosen[at] = true
+		}
+	}
+	if only < 0 {
+		return rested
+	}
+	// An Only filters whatever its age, so no newer preference wakes the others.
+	keep := position(route, route.Pins[only].Backend)
+	for other := range rested {
+		rested[other] = rested[other] || other != keep
+	}
+	return rested
+}
+
+// effectiveOnly returns the index of the newest active Only whose backend is in the chain, or -1.
+func effectiveOnly(route *table.Route, now time.Time) int {
+	for i := len(route.Pins) - 1; i >= 0; i-- {
+		p := &route.Pins[i]
+		if p.Mode == table.PinOnly && p.ActiveAt(now) && position(route, p.Backend) >= 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+func position(route *table.Route, backend string) int {
+	for i := range route.Chain {
+		if route.Chain[i].Name == backend {
+			return i
+		}
+	}
+	return -1
+}
+
+// MoveToFront moves the element at index at to the front and keeps the order of the others.
+func MoveToFront(order []int, at int) {
+	moved := order[at]
+	copy(order[1:at+1], order[:at])
+	order[0] = moved
+}
+
+func moveToBack(order []int, at int) {
+	moved := order[at]
+	copy(order[at:], order[at+1:])
+	order[len(order)-1] = moved
+}
