@@ -237,3 +237,31 @@ func (s *Stack) startProxy(ctx context.Context, name, listen string, identity []
 	}
 	return p, Eventually(ctx, func() error { return get(ctx, "http://"+p.Data+"/readyz", nil) })
 }
+
+// ApplyRoute applies a manifest with routes and waits until each of them is Ready.
+func (s *Stack) ApplyRoute(ctx context.Context, manifest string) error {
+	if _, err := s.Admin().Apply(ctx, manifest); err != nil {
+		return err
+	}
+	_, err := s.Admin().Kubectl(ctx, "wait", "--for=condition=Ready", "llmroutes", "--all", "-A", "--timeout=60s")
+	return err
+}
+
+// Ended receives the first program of the stack that ends by itself.
+func (s *Stack) Ended() <-chan *Process {
+	running := []*Process{s.Manager}
+	for _, p := range s.Proxies {
+		running = append(running, p.Process)
+	}
+	for _, b := range s.Backends {
+		running = append(running, b.Process)
+	}
+	ended := make(chan *Process, len(running))
+	for _, p := range running {
+		go func() {
+			<-p.Done()
+			ended <- p
+		}()
+	}
+	return ended
+}
