@@ -42,7 +42,7 @@ func run(ctx context.Context, listen []string, dir string) error {
 		return err
 	}
 	s, err := stack.Start(ctx, stack.Options{
-		Root: root, Dir: dir, Backends: story.Backends, Listen: listen, Progress: os.Stdout,
+		Root: root, Dir: dir, Backends: story.Backends, Tokens: tokens, Listen: listen, Progress: os.Stdout,
 	})
 	if err != nil {
 		return err
@@ -67,6 +67,9 @@ func serve(ctx context.Context, s *stack.Stack) error {
 		return fmt.Errorf("%s has ended, its log is %s", p.Name, p.LogPath)
 	}
 }
+
+// tokens of a simulated answer: short enough to read.
+const tokens = 12
 
 // cooldown is far shorter than a real one, so that a person at a terminal sees the tower come back.
 const cooldown = 30 * time.Second

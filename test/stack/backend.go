@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"strconv"
 )
 
 // Backend is a simulated OpenAI-compatible server, see hack/simbackend.
@@ -49,7 +50,7 @@ func (s *Stack) startBackends(ctx context.Context) error {
 		b := &Backend{}
 		listening := make(chan struct{})
 		process, err := start(spec{name: name, path: s.binary("simbackend"), logDir: s.logs(),
-			args: []string{"--name", name, "--listen", "127.0.0.1:0"},
+			args: []string{"--name", name, "--listen", "127.0.0.1:0", "--tokens", strconv.Itoa(s.Tokens)},
 			onLine: func(line []byte) {
 				if addr := loopbackAddr.Find(line); b.Addr == "" && addr != nil {
 					b.Addr = string(addr)

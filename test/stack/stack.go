@@ -33,6 +33,8 @@ type Options struct {
 	Dir string
 	// Backends are the names of the simulated backends to start.
 	Backends []string
+	// Tokens is the length of an answer of theirs, unless a call asks for less.
+	Tokens int
 	// Listen holds the data address of each proxy to start, for example "127.0.0.1:8081"; port 0 is any free one.
 	Listen []string
 	// Progress receives one line per step; nil discards them.

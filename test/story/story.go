@@ -18,7 +18,10 @@ import (
 // measured by it.
 const patience = 30 * time.Second
 
-// Backends are the simulated backends that a stack needs for the story.
+// What a stack needs for the story: these simulated backends, and answers that are long enough to outlast an edit.
+const Tokens = 100
+
+// Backends are the names of the simulated backends.
 var Backends = []string{"tower", "hosted"}
 
 // Story is one telling.

@@ -12,8 +12,7 @@ const stopGrace = 30 * time.Second
 
 func (s *Story) theChainIsEdited() {
 	pids := s.pids()
-	const manyTokens = 100
-	running, err := open(s.ctx, s.proxy(1), manyTokens)
+	running, err := open(s.ctx, s.proxy(1), Tokens)
 	s.must(err)
 	for running.servedBy() == "" && running.next() {
 	}
