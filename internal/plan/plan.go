@@ -160,13 +160,13 @@ func (p *Plan) fit(in *Input, order []int, why Why) ([]int, Why) {
 		}
 	}
 	kept := order[:0]
-	for i, at := range order {
+	for _, at := range order {
 		b := &in.Route.Chain[at]
 		if at == largest || fits(b, in.PromptTokens) {
 			kept = append(kept, at)
 			continue
 		}
-		if i == len(kept) && len(kept) == 0 {
+		if len(kept) == 0 {
 			why = WhySpilled
 		}
 		p.skip(b, WhyContextWindow, breaker.View{})
@@ -174,7 +174,9 @@ func (p *Plan) fit(in *Input, order []int, why Why) ([]int, Why) {
 	return kept, why
 }
 
-func fits(b *table.Backend, tokens int64) bool { return b.ContextWindow == 0 || tokens <= b.ContextWindow }
+func fits(b *table.Backend, tokens int64) bool {
+	return b.ContextWindow == 0 || tokens <= b.ContextWindow
+}
 
 // choose leaves out the open backends while another remains.
 func (p *Plan) choose(in *Input, order []int, why Why) {
