@@ -10,6 +10,7 @@
 // at the route leaves the route in the table without backends, so that its callers are told that the model exists and
 // cannot be served, and no other route inherits its callers. A route that lost its model to another is not in the table.
 //
-// Defaults are applied here, in defaults.go, also where the API server has applied its own: files and stored objects that
-// are older than a field have none. A test holds them against the generated CRD.
+// Constant defaults are those of v1alpha1.LLMRoute.Default, the same ones that the API server applies from the CRD; they
+// are applied to every object, because files, and stored objects that are older than a field, have none. Derived ones
+// are computed here, in policy.go.
 package compiler

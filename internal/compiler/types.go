@@ -105,9 +105,10 @@ type RouteVerdict struct {
 	Generation int64
 	// Model is the logical name in force: spec.model or "namespace/name".
 	Model string
-	// Problems of the route and of all its backends, in the order in which a reader of the spec meets them.
+	// Problems of the route itself, then of each backend in the order of the chain, then a model conflict.
 	Problems []Problem
-	// Backends of the chain in its order, the unusable ones included. Empty where the object could not be decoded.
+	// Backends of the chain in its order, the unusable ones included. Empty where the object could not be decoded or
+	// the chain is empty or too long.
 	Backends []BackendVerdict
 	// Programmable says that the table holds an entry for this generation with at least one usable backend, so that
 	// the route serves. It may be true with problems of Accepted: a mistake within one backend leaves out that backend.
@@ -120,9 +121,9 @@ type RouteVerdict struct {
 // BackendVerdict is what the compiler makes of one backend of a chain.
 type BackendVerdict struct {
 	Name string
-	// ID is empty where the backend could not be resolved.
+	// ID is empty where the backend is not usable.
 	ID table.BackendID
-	// Usable says that the backend is in the table.
+	// Usable says that nothing keeps the backend out of the table: it is there if the route is Programmable.
 	Usable bool
 	// Problems are those of RouteVerdict.Problems that concern this backend.
 	Problems []Problem

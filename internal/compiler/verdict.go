@@ -28,6 +28,14 @@ func compareKeys(a, b types.NamespacedName) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
+// String is the problem as one line: the field, then the sentence.
+func (p Problem) String() string {
+	if p.Field == "" {
+		return p.Message
+	}
+	return p.Field + ": " + p.Message
+}
+
 // ProblemsOf returns the problems that make a condition false, in their order.
 func (v *RouteVerdict) ProblemsOf(condition v1alpha1.ConditionType) []Problem {
 	return problemsOf(v.Problems, condition)

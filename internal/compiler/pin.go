@@ -1,0 +1,246 @@
+package compiler
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+// Bounds of the schema.
+const (
+	maxPinReason = 256
+	maxPinRoutes = 16
+)
+
+// lastYear is the last one that a time can be written with.
+const lastYear = 9999
+
+// pinDraft is a pin on its way into the entries of its routes.
+type pinDraft struct {
+	c       *compilation
+	spec    *v1alpha1.BackendPinSpec
+	created time.Time // zero where it is not known: files, and objects that no API server has seen
+	verdict *PinVerdict
+	matched []*routeDraft // those with the backend in their chain
+}
+
+// pinRules are what a pin must keep to.
+var pinRules = []func(*pinDraft){
+	checkBackend,
+	checkMode,
+	readTimes,
+	checkTimes,
+	checkReason,
+}
+
+// applyPins makes the verdict on every pin and writes those that have not ended into the entries of their routes, from
+// the oldest to the newest.
+func (c *compilation) applyPins() {
+	byNamespace := map[string][]*routeDraft{}
+	for _, d := range c.routes {
+		byNamespace[d.verdict.Key.Namespace] = append(byNamespace[d.verdict.Key.Namespace], d)
+	}
+	for _, object := range c.pinsByAge() {
+		p := c.readPin(object)
+		if c.pins[p.verdict.Key] != nil {
+			continue
+		}
+		c.pins[p.verdict.Key] = p.verdict
+		p.match(byNamespace[p.verdict.Key.Namespace])
+		p.apply()
+	}
+	for _, u := range c.Undecodable {
+		if u.Kind == KindPin && c.pins[u.Key] == nil {
+			c.pins[u.Key] = &PinVerdict{Key: u.Key, Generation: u.Generation, Problems: []Problem{{
+				Condition: v1alpha1.ConditionAccepted, Reason: v1alpha1.ReasonInvalidSpec, Message: undecodableMessage(u),
+			}}}
+		}
+	}
+}
+
+// pinsByAge returns the pins from the oldest to the newest: by creation time, then namespace and name; standalone in the
+// order of the Snapshot.
+func (c *compilation) pinsByAge() []*v1alpha1.BackendPin {
+	pins := slices.DeleteFunc(slices.Clone(c.Snapshot.Pins), func(p *v1alpha1.BackendPin) bool { return p == nil })
+	if !c.Options.Standalone {
+		slices.SortStableFunc(pins, func(a, b *v1alpha1.BackendPin) int {
+			return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+				cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		})
+	}
+	return pins
+}
+
+func (c *compilation) readPin(object *v1alpha1.BackendPin) *pinDraft {
+	p := &pinDraft{
+		c:    c,
+		spec: &object.Spec,
+		verdict: &PinVerdict{
+			Key:        types.NamespacedName{Namespace: object.Namespace, Name: object.Name},
+			Generation: object.Generation,
+		},
+	}
+	if c.Options.Standalone {
+		p.verdict.Generation = 0
+	} else {
+		p.created = object.CreationTimestamp.UTC()
+	}
+	for _, rule := range pinRules {
+		rule(p)
+	}
+	return p
+}
+
+func (p *pinDraft) refuse(reason v1alpha1.ConditionReason, field, message string) {
+	p.verdict.Problems = append(p.verdict.Problems,
+		Problem{Condition: v1alpha1.ConditionAccepted, Reason: reason, Field: field, Message: message})
+}
+
+func (p *pinDraft) compilation() *compilation { return p.c }
+
+func checkBackend(p *pinDraft) {
+	if !isLabel(p.spec.Backend) {
+		p.refuse(v1alpha1.ReasonInvalidSpec, "spec.backend", "The backend must be the name of a backend in the routes' chains.")
+	}
+}
+
+func checkMode(p *pinDraft) {
+	choice[v1alpha1.PinMode, table.PinMode](p, "spec.mode", p.spec.Mode, v1alpha1.PinPrefer, v1alpha1.PinAvoid, v1alpha1.PinOnly)
+}
+
+func checkReason(p *pinDraft) {
+	if len([]rune(p.spec.Reason)) > maxPinReason {
+		p.refuse(v1alpha1.ReasonInvalidSpec, "spec.reason", fmt.Sprintf("The reason must have at most %d characters.", maxPinReason))
+	}
+}
+
+// readTimes makes the times absolute.
+func readTimes(p *pinDraft) {
+	s, v := p.spec, p.verdict
+	v.StartsAt = p.created
+	if s.StartsAt != nil && !s.StartsAt.IsZero() {
+		v.StartsAt = s.StartsAt.UTC()
+	}
+	hasExpiry := s.ExpiresAt != nil && !s.ExpiresAt.IsZero()
+	switch hasDuration := s.Duration != ""; {
+	case hasDuration == hasExpiry:
+		p.refuse(v1alpha1.ReasonInvalidTimes, "spec.expiresAt", "Set exactly one of duration and expiresAt: a pin always ends.")
+	case hasExpiry:
+		v.ExpiresAt = s.ExpiresAt.UTC()
+	case v.StartsAt.IsZero():
+		p.refuse(v1alpha1.ReasonInvalidTimes, "spec.duration",
+			"A pin from a file has no creation time that its duration could count from; set startsAt beside it, or expiresAt instead.")
+	default:
+		if length := duration(p, span{"spec.duration", s.Duration, time.Millisecond, longest}); length > 0 {
+			v.ExpiresAt = v.StartsAt.Add(length)
+		}
+	}
+}
+
+// checkTimes looks at the times as a whole. A pin that cannot be in force has none.
+func checkTimes(p *pinDraft) {
+	v := p.verdict
+	explicit := p.spec.StartsAt != nil && !p.spec.StartsAt.IsZero()
+	switch {
+	case !p.verdict.Accepted():
+		if v.ExpiresAt.IsZero() {
+			v.StartsAt = time.Time{}
+		}
+		return
+	case v.StartsAt.Year() > lastYear || v.ExpiresAt.Year() > lastYear || v.StartsAt.Year() < 1:
+		p.refuse(v1alpha1.ReasonInvalidTimes, "spec.startsAt", fmt.Sprintf("The pin starts or ends after the year %d.", lastYear))
+	case explicit && !v.ExpiresAt.After(v.StartsAt):
+		p.refuse(v1alpha1.ReasonInvalidTimes, "spec.expiresAt", "The pin ends before it starts; expiresAt must be later than startsAt.")
+	case !v.StartsAt.IsZero() && v.ExpiresAt.Sub(v.StartsAt) > p.c.Options.MaxPin:
+		p.refuse(v1alpha1.ReasonTooLong, p.endField(), fmt.Sprintf("The pin may last at most %s from its start; shorten it, or start it later.",
+			v1alpha1.FormatDuration(p.c.Options.MaxPin)))
+	default:
+		return
+	}
+	v.StartsAt, v.ExpiresAt = time.Time{}, time.Time{}
+}
+
+func (p *pinDraft) endField() string {
+	if p.spec.Duration != "" {
+		return "spec.duration"
+	}
+	return "spec.expiresAt"
+}
+
+// match finds the routes of the pin among those of its namespace, which come sorted by name.
+func (p *pinDraft) match(routes []*routeDraft) {
+	matches, ok := p.matcher()
+	if !ok {
+		return
+	}
+	named := map[string]bool{}
+	for _, d := range routes {
+		name := d.verdict.Key.Name
+		if !matches(d) {
+			continue
+		}
+		named[name] = true
+		p.verdict.MatchedRoutes = append(p.verdict.MatchedRoutes, name)
+		if d.hasBackend(p.spec.Backend) {
+			p.matched = append(p.matched, d)
+		} else {
+			p.verdict.MissingIn = append(p.verdict.MissingIn, name)
+		}
+	}
+	for _, name := range p.spec.Routes.Names {
+		if !named[name] {
+			p.verdict.UnknownRoutes = append(p.verdict.UnknownRoutes, name)
+		}
+	}
+	slices.Sort(p.verdict.UnknownRoutes)
+	p.verdict.UnknownRoutes = slices.Compact(p.verdict.UnknownRoutes)
+}
+
+// matcher returns what tells the routes of the pin from others; ok is false where the pin does not say it.
+func (p *pinDraft) matcher() (matches func(*routeDraft) bool, ok bool) {
+	r := &p.spec.Routes
+	switch hasNames, hasSelector := len(r.Names) > 0, r.Selector != nil; {
+	case hasNames == hasSelector:
+		p.refuse(v1alpha1.ReasonInvalidSpec, "spec.routes", "Set exactly one of names and selector.")
+	case len(r.Names) > maxPinRoutes:
+		p.refuse(v1alpha1.ReasonInvalidSpec, "spec.routes.names", fmt.Sprintf("The list has more than %d names; use a selector.", maxPinRoutes))
+	case hasNames:
+		return func(d *routeDraft) bool { return slices.Contains(r.Names, d.verdict.Key.Name) }, true
+	default:
+		selector, err := r.Selector.Selector()
+		if err != nil {
+			p.refuse(v1alpha1.ReasonInvalidSelector, "spec.routes.selector", "The selector cannot be read; check its keys, operators and values.")
+			return nil, false
+		}
+		return func(d *routeDraft) bool { return selector.Matches(d.labels) }, true
+	}
+	return nil, false
+}
+
+// apply writes the pin into the entries of its routes, unless it is not accepted or has ended.
+func (p *pinDraft) apply() {
+	v := p.verdict
+	if !v.Accepted() || !p.c.now.Before(v.ExpiresAt) {
+		return
+	}
+	for _, d := range p.matched {
+		if d.entry == nil {
+			continue
+		}
+		d.entry.Pins = append(d.entry.Pins, table.Pin{
+			Name:      v.Key.Name,
+			Backend:   p.spec.Backend,
+			Mode:      table.PinMode(p.spec.Mode),
+			StartsAt:  v.StartsAt,
+			ExpiresAt: v.ExpiresAt,
+			Reason:    strings.ToValidUTF8(p.spec.Reason, ""),
+		})
+	}
+}

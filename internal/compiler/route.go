@@ -1,0 +1,163 @@
+package compiler
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+// Bounds of the schema that files and older objects may break.
+const (
+	maxModelLength = 253
+	maxChain       = 8
+)
+
+// routeDraft is a route on its way into the table.
+type routeDraft struct {
+	c       *compilation
+	spec    *v1alpha1.LLMRouteSpec // a copy, with the constant defaults
+	labels  labels.Set
+	verdict *RouteVerdict
+	// entry of the table; nil where there is none: the model is not known or belongs to another route.
+	entry *table.Route
+	// failure and saturation are the route's own settings, which its backends inherit.
+	failure    table.Failure
+	saturation saturationSettings
+	refused    bool // a mistake at the route itself: no backend is used
+}
+
+// routeRules are what a route must keep to, apart from its backends. Each writes its part of the entry.
+var routeRules = []func(*routeDraft){
+	readModel,
+	readChainLength,
+	readRouteFailure,
+	readRouteSaturation,
+	readTimeouts,
+	readRetry,
+	readHeartbeat,
+	readRateLimit,
+	readQueue,
+	readChoices,
+}
+
+// readRoute makes the draft of a route. position is its place in the Snapshot.
+func (c *compilation) readRoute(object *v1alpha1.LLMRoute, position int) *routeDraft {
+	withDefaults := &v1alpha1.LLMRoute{}
+	object.Spec.DeepCopyInto(&withDefaults.Spec)
+	withDefaults.Default()
+	d := &routeDraft{
+		c:      c,
+		spec:   &withDefaults.Spec,
+		labels: object.Labels,
+		verdict: &RouteVerdict{
+			Key:        types.NamespacedName{Namespace: object.Namespace, Name: object.Name},
+			Generation: object.Generation,
+		},
+		entry: &table.Route{
+			Namespace:  object.Namespace,
+			Name:       object.Name,
+			Generation: object.Generation,
+			Created:    object.CreationTimestamp.UTC(),
+		},
+	}
+	if c.Options.Standalone {
+		d.verdict.Generation, d.entry.Generation = 0, 0
+		d.entry.Created, d.entry.Order = time.Time{}, position+1
+	}
+	for _, rule := range routeRules {
+		rule(d)
+	}
+	d.readChain()
+	return d
+}
+
+// undecodableRoute is the draft of a route that exists and cannot be read.
+func undecodableRoute(u Undecodable) *routeDraft {
+	d := &routeDraft{
+		spec:    &v1alpha1.LLMRouteSpec{},
+		verdict: &RouteVerdict{Key: u.Key, Generation: u.Generation},
+	}
+	d.refuse(v1alpha1.ReasonInvalidSpec, "", undecodableMessage(u))
+	return d
+}
+
+func undecodableMessage(u Undecodable) string {
+	return fmt.Sprintf("The stored object does not fit its schema (%s); apply it again with the right types.", u.Detail)
+}
+
+// refuse records a mistake at the route itself.
+func (d *routeDraft) refuse(reason v1alpha1.ConditionReason, field, message string) {
+	d.refused = true
+	d.verdict.Problems = append(d.verdict.Problems,
+		Problem{Condition: v1alpha1.ConditionAccepted, Reason: reason, Field: field, Message: message})
+}
+
+// loseTo records that another route holds the model. The message names the winner, also from another namespace: the
+// owner must be able to find it.
+func (d *routeDraft) loseTo(winner *routeDraft) {
+	why := "it is older"
+	if winner.entry.OwnsModel() && !d.entry.OwnsModel() {
+		why = "the model begins with the name of its namespace"
+	}
+	d.verdict.Winner = winner.verdict.Key
+	d.refuse(v1alpha1.ReasonModelConflict, "spec.model", fmt.Sprintf(
+		"The model %q is held by the route %s, because %s; choose another model, or delete that route and this one takes over.",
+		d.verdict.Model, winner.verdict.Key, why))
+	d.entry = nil
+}
+
+func readModel(d *routeDraft) {
+	d.verdict.Model = d.spec.Model
+	if d.spec.Model == "" {
+		d.verdict.Model = d.entry.Key()
+	}
+	d.entry.Model = d.verdict.Model
+	if len([]rune(d.spec.Model)) > maxModelLength || strings.ContainsFunc(d.spec.Model, isControl) {
+		d.refuse(v1alpha1.ReasonInvalidSpec, "spec.model",
+			fmt.Sprintf("The model must have at most %d characters and no control characters.", maxModelLength))
+	}
+}
+
+func readChainLength(d *routeDraft) {
+	switch n := len(d.spec.Chain); {
+	case n == 0:
+		d.refuse(v1alpha1.ReasonInvalidSpec, "spec.chain", "The chain is empty; name at least one backend.")
+	case n > maxChain:
+		d.refuse(v1alpha1.ReasonInvalidSpec, "spec.chain", fmt.Sprintf("The chain has %d backends; at most %d are allowed.", n, maxChain))
+		d.spec.Chain = nil
+	}
+}
+
+// readChain makes the verdict on each backend and puts the usable ones into the entry.
+func (d *routeDraft) readChain() {
+	d.verdict.Backends = make([]BackendVerdict, len(d.spec.Chain))
+	d.entry.Chain = make([]table.Backend, 0, len(d.spec.Chain))
+	for i := range d.spec.Chain {
+		v := &d.verdict.Backends[i]
+		b := backendDraft{route: d, index: i, spec: &d.spec.Chain[i], verdict: v}
+		b.read()
+		d.verdict.Problems = append(d.verdict.Problems, v.Problems...)
+		if v.Usable && !d.refused {
+			d.entry.Chain = append(d.entry.Chain, b.out)
+		}
+	}
+}
+
+// hasBackend says whether the chain, as written, names the backend.
+func (d *routeDraft) hasBackend(name string) bool {
+	for i := range d.spec.Chain {
+		if d.spec.Chain[i].Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// isControl says whether a character can break a line, a header or a terminal.
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }

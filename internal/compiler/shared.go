@@ -1,0 +1,124 @@
+package compiler
+
+import (
+	"cmp"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+// limit is the smallest value of one setting among the routes that name a backend.
+type limit struct {
+	value int64
+	owner types.NamespacedName
+}
+
+// limitFields are the settings that are one per backend identity, with how to reach each.
+var limitFields = []struct {
+	name  string
+	get   func(*table.Backend) int64
+	set   func(*table.Backend, *BackendVerdict, int64)
+	print func(int64) string
+}{
+	{
+		name: "failure.threshold", print: printNumber,
+		get: func(b *table.Backend) int64 { return int64(b.Failure.Threshold) },
+		set: func(b *table.Backend, v *BackendVerdict, n int64) {
+			b.Failure.Threshold, v.Failure.Threshold = int(n), int(n)
+		},
+	},
+	{
+		name: "failure.cooldown", print: printSpan,
+		get: func(b *table.Backend) int64 { return int64(b.Failure.Cooldown) },
+		set: func(b *table.Backend, v *BackendVerdict, n int64) {
+			b.Failure.Cooldown, v.Failure.Cooldown = time.Duration(n), time.Duration(n)
+		},
+	},
+	{
+		name: "saturation.threshold", print: printNumber,
+		get: func(b *table.Backend) int64 { return int64(b.Saturation.Threshold) },
+		set: func(b *table.Backend, v *BackendVerdict, n int64) {
+			b.Saturation.Threshold, v.Saturation.Threshold = int(n), int(n)
+		},
+	},
+	{
+		name: "saturation.cooldown", print: printSpan,
+		get: func(b *table.Backend) int64 { return int64(b.Saturation.Cooldown) },
+		set: func(b *table.Backend, v *BackendVerdict, n int64) {
+			b.Saturation.Cooldown, v.Saturation.Cooldown = time.Duration(n), time.Duration(n)
+		},
+	},
+	{
+		name: "maxInFlight", print: printNumber,
+		get: func(b *table.Backend) int64 { return int64(b.MaxInFlight) },
+		set: func(b *table.Backend, v *BackendVerdict, n int64) { b.MaxInFlight, v.MaxInFlight = int(n), int(n) },
+	},
+}
+
+func printNumber(n int64) string { return strconv.FormatInt(n, 10) }
+func printSpan(n int64) string   { return string(v1alpha1.FormatDuration(time.Duration(n))) }
+
+// sharedBackend is what the routes that name one backend agree on.
+type sharedBackend struct {
+	uses   int
+	limits [5]limit // by limitFields
+	group  string
+}
+
+// lowerSharedLimits gives each backend that several routes name the smallest limits among them, because there is one
+// breaker and one queue for it. Routes that are not in the table do not count.
+func (c *compilation) lowerSharedLimits() {
+	shared := make(map[table.BackendID]*sharedBackend, len(c.routes))
+	c.eachBackend(func(d *routeDraft, b *table.Backend) {
+		if shared[b.ID] == nil {
+			shared[b.ID] = &sharedBackend{}
+		}
+		shared[b.ID].join(d.verdict.Key, b)
+	})
+	c.eachBackend(func(d *routeDraft, b *table.Backend) {
+		if s := shared[b.ID]; s.uses > 1 {
+			s.lower(b, d.verdict.Backend(b.Name))
+		}
+	})
+}
+
+func (c *compilation) eachBackend(visit func(*routeDraft, *table.Backend)) {
+	for _, d := range c.routes {
+		if d.entry == nil {
+			continue
+		}
+		for i := range d.entry.Chain {
+			visit(d, &d.entry.Chain[i])
+		}
+	}
+}
+
+// join takes a route's limits in. Of equal ones the first route's count; 0 is no limit and never counts.
+func (s *sharedBackend) join(owner types.NamespacedName, b *table.Backend) {
+	s.uses++
+	for i := range limitFields {
+		if n := limitFields[i].get(b); n > 0 && (s.limits[i].value == 0 || n < s.limits[i].value) {
+			s.limits[i] = limit{n, owner}
+		}
+	}
+	// One backend is in one group. Where routes differ the first name counts, where one names none it gets the others'.
+	if b.Group != "" && (s.group == "" || cmp.Less(b.Group, s.group)) {
+		s.group = b.Group
+	}
+}
+
+func (s *sharedBackend) lower(b *table.Backend, v *BackendVerdict) {
+	b.Group = s.group
+	for i := range limitFields {
+		field, smallest := &limitFields[i], s.limits[i]
+		if field.get(b) == smallest.value {
+			continue
+		}
+		field.set(b, v, smallest.value)
+		v.Lowered = append(v.Lowered, Lowered{Field: field.name, Value: field.print(smallest.value), Route: smallest.owner})
+	}
+}
