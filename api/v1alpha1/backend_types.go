@@ -3,6 +3,7 @@ package v1alpha1
 // Backend is one OpenAI-compatible server in a chain. It is reached by exactly one of url and service.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.url) != has(self.service)",message="Set exactly one of url and service."
+// +kubebuilder:validation:XValidation:rule="!has(self.headers) || !has(self.auth) || !has(self.auth.header) || self.headers.all(h, h.name.lowerAscii() != self.auth.header.lowerAscii())",message="headers must not repeat auth.header."
 type Backend struct {
 	// name is what pins, the X-Prefer-Backend header, metrics and heartbeats call this backend: a DNS label.
 	// +kubebuilder:validation:MinLength=1
@@ -132,7 +133,7 @@ type BackendAuth struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[-!#$%&*+.^_`|~0-9A-Za-z\\\\x27]+$')",message="auth.header must be a header name: letters, digits and the signs that HTTP allows, without spaces or colons."
-	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['connection', 'keep-alive', 'proxy-authenticate', 'proxy-authorization', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade', 'host', 'content-length', 'content-type', 'cookie', 'expect'])",message="auth.header must not be a hop-by-hop header or one that frames the request."
+	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['connection', 'keep-alive', 'proxy-authenticate', 'proxy-authorization', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade', 'host', 'content-length', 'content-type', 'content-encoding', 'accept-encoding', 'expect'])",message="auth.header must not be a hop-by-hop header or one that frames the request."
 	// +optional
 	Header string `json:"header,omitempty"`
 }
@@ -212,7 +213,7 @@ type Header struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[-!#$%&*+.^_`|~0-9A-Za-z\\\\x27]+$')",message="A header's name must consist of letters, digits and the signs that HTTP allows, without spaces or colons."
 	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['connection', 'keep-alive', 'proxy-authenticate', 'proxy-authorization', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade'])",message="Hop-by-hop headers cannot be set."
 	// +kubebuilder:validation:XValidation:rule="self.lowerAscii() != 'authorization'",message="Authorization cannot be set as a header: use auth, which reads a Secret."
-	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['host', 'content-length', 'content-type', 'content-encoding', 'accept-encoding', 'cookie', 'expect'])",message="Headers that frame the request (Host, Content-Length, Content-Type, Content-Encoding, Accept-Encoding, Cookie, Expect) cannot be set."
+	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['host', 'content-length', 'content-type', 'content-encoding', 'accept-encoding', 'expect'])",message="Headers that frame the request (Host, Content-Length, Content-Type, Content-Encoding, Accept-Encoding, Expect) cannot be set."
 	// +required
 	Name string `json:"name"`
 
