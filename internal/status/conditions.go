@@ -1,0 +1,156 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/internal/compiler"
+)
+
+// finding is what one check of a condition comes to.
+type finding struct {
+	status  metav1.ConditionStatus
+	reason  v1alpha1.ConditionReason
+	message string
+}
+
+func yes(reason v1alpha1.ConditionReason, format string, args ...any) finding {
+	return finding{metav1.ConditionTrue, reason, fmt.Sprintf(format, args...)}
+}
+
+func no(reason v1alpha1.ConditionReason, format string, args ...any) finding {
+	return finding{metav1.ConditionFalse, reason, fmt.Sprintf(format, args...)}
+}
+
+func unknown(reason v1alpha1.ConditionReason, format string, args ...any) finding {
+	return finding{metav1.ConditionUnknown, reason, fmt.Sprintf(format, args...)}
+}
+
+// routeConditions returns the stored conditions with ours brought up to date; those of others stay as they are.
+func routeConditions(f *facts) []metav1.Condition {
+	set := conditionSet{all: slices.Clone(f.Route.Status.Conditions), generation: f.Verdict.Generation, now: f.Now}
+	set.put(v1alpha1.ConditionAccepted, accepted(f))
+	set.put(v1alpha1.ConditionResolvedRefs, resolvedRefs(f))
+	set.put(v1alpha1.ConditionProgrammed, programmed(f))
+	set.put(v1alpha1.ConditionBackendsAvailable, backendsAvailable(f))
+	set.put(v1alpha1.ConditionReady, ready(set.all))
+	return set.all
+}
+
+// conditionSet writes findings into a list of conditions.
+type conditionSet struct {
+	all        []metav1.Condition
+	generation int64
+	now        time.Time
+}
+
+// put changes lastTransitionTime only where the status flips.
+func (s *conditionSet) put(kind v1alpha1.ConditionType, f finding) {
+	meta.SetStatusCondition(&s.all, metav1.Condition{
+		Type: string(kind), Status: f.status, Reason: string(f.reason), Message: cut(f.message, 2048),
+		ObservedGeneration: s.generation, LastTransitionTime: metav1.NewTime(s.now.UTC().Truncate(time.Second)),
+	})
+}
+
+// conditionOf returns a condition of the list, or one whose status is Unknown.
+func conditionOf(all []metav1.Condition, kind v1alpha1.ConditionType) metav1.Condition {
+	if c := meta.FindStatusCondition(all, string(kind)); c != nil {
+		return *c
+	}
+	return metav1.Condition{Type: string(kind), Status: metav1.ConditionUnknown}
+}
+
+// accepted is True when the spec makes sense and no better claim holds the model.
+func accepted(f *facts) finding {
+	problems := f.Verdict.ProblemsOf(v1alpha1.ConditionAccepted)
+	if len(problems) == 0 {
+		return yes(v1alpha1.ReasonAccepted, "The route is valid and holds its model.")
+	}
+	return no(problems[0].Reason, "%s", sentences(problems))
+}
+
+// resolvedRefs is True when every Secret, ConfigMap and Service that the route names is there and usable.
+func resolvedRefs(f *facts) finding {
+	problems := f.Verdict.ProblemsOf(v1alpha1.ConditionResolvedRefs)
+	if len(problems) == 0 {
+		return yes(v1alpha1.ReasonResolvedRefs, "All references resolve.")
+	}
+	usable, reason := 0, problems[0].Reason
+	for i := range f.Verdict.Backends {
+		if f.Verdict.Backends[i].Usable {
+			usable++
+		}
+	}
+	if usable == 0 {
+		return no(reason, "%s", sentences(problems))
+	}
+	if slices.ContainsFunc(problems, func(p compiler.Problem) bool { return p.Reason != reason }) {
+		reason = v1alpha1.ReasonPartiallyResolved
+	}
+	return no(reason, "PartiallyResolved: %d of %d backends can serve. %s", usable, len(f.Verdict.Backends), sentences(problems))
+}
+
+// programmed is True when every live proxy serves the generation.
+func programmed(f *facts) finding {
+	switch {
+	case !f.Verdict.Programmable && !f.Verdict.Accepted():
+		return no(v1alpha1.ReasonNotAccepted, "The route is not accepted, so nothing of it is served.")
+	case f.live == 0:
+		return unknown(v1alpha1.ReasonNoProxies, "No live proxy reports.")
+	case f.serving == f.live:
+		return yes(v1alpha1.ReasonProgrammed, "Every live proxy serves generation %d.", f.Verdict.Generation)
+	default:
+		return no(v1alpha1.ReasonPending, "%d of %d live proxies serve generation %d.", f.serving, f.live, f.Verdict.Generation)
+	}
+}
+
+// backendsAvailable is False only when all backends are open, or none is usable.
+func backendsAvailable(f *facts) finding {
+	state := f.state()
+	switch {
+	case !f.Verdict.Programmable:
+		return no(v1alpha1.ReasonNoUsableBackend, "No backend of the chain can be used; see Accepted and ResolvedRefs.")
+	case state == v1alpha1.RouteUnknown:
+		return unknown(v1alpha1.ReasonNoProxies, "No live proxy reports.")
+	case state == v1alpha1.RouteDown:
+		return no(v1alpha1.ReasonAllBackendsOpen, "Every backend that could serve is passed over until it is tried again.")
+	default:
+		return yes(v1alpha1.ReasonBackendsAvailable, "At least one backend serves.")
+	}
+}
+
+// ready is computed: Accepted and Programmed and BackendsAvailable. It carries the reason of the first that holds it back.
+func ready(all []metav1.Condition) finding {
+	for _, kind := range []v1alpha1.ConditionType{v1alpha1.ConditionAccepted, v1alpha1.ConditionProgrammed, v1alpha1.ConditionBackendsAvailable} {
+		c := conditionOf(all, kind)
+		if c.Status != metav1.ConditionTrue {
+			return finding{c.Status, v1alpha1.ConditionReason(c.Reason), fmt.Sprintf("%s is %s: %s", kind, c.Status, c.Message)}
+		}
+	}
+	return yes(v1alpha1.ReasonReady, "The route serves.")
+}
+
+// maxSentences bounds how many problems one message tells; the rest is a count.
+const maxSentences = 8
+
+func sentences(problems []compiler.Problem) string {
+	var told []string
+	for i, p := range problems {
+		if i == maxSentences {
+			told = append(told, fmt.Sprintf("And %d more.", len(problems)-i))
+			break
+		}
+		if p.Field != "" {
+			told = append(told, p.Field+": "+p.Message)
+			continue
+		}
+		told = append(told, p.Message)
+	}
+	return strings.Join(told, " ")
+}

@@ -1,0 +1,252 @@
+package status
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/internal/breaker"
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+// Wobble is how far two reports of one instant may lie apart: they travel as remaining time, in whole milliseconds and
+// by different clocks. Smaller differences never change a status.
+const Wobble = 2 * time.Second
+
+// Report is one live ProxyReport. Whether a report is live is for the caller to know: it takes a clock.
+type Report struct {
+	Pod    string // name of the report, which is the pod's
+	Status *v1alpha1.ProxyReportStatus
+}
+
+// Fleet is what all live reports say together. It is immutable; a nil Fleet has no proxy.
+type Fleet struct {
+	proxies  []proxy // those that count: live and not draining, sorted by pod
+	evidence map[table.BackendID]Evidence
+}
+
+type proxy struct {
+	pod       string
+	revisions [table.Shards]table.Revision
+}
+
+// Evidence is what the fleet knows of one backend: the report with the highest epoch, ties settled by Open before
+// Closed, then by pod name.
+type Evidence struct {
+	State   v1alpha1.BackendState // Closed, Open or HalfOpen
+	Reason  v1alpha1.BackendReason
+	Since   time.Time // zero where unknown
+	RetryAt time.Time // zero where it has passed, and for other states than Open
+	Message string
+	// Proxies counts those that see the backend as unusable, too; 0 for Closed, where an absence would say nothing.
+	Proxies int
+	// InARow is the consecutive bad turns of the fleet that the reason speaks of; 0 where unknown.
+	InARow int
+	// Endpoints that are passed over by at least one proxy, sorted.
+	Endpoints []string
+}
+
+// Down says whether callers are kept away from the backend.
+func (e Evidence) Down() bool { return isDown(e.State) }
+
+func isDown(s v1alpha1.BackendState) bool {
+	return s == v1alpha1.BackendOpen || s == v1alpha1.BackendHalfOpen
+}
+
+// NewFleet folds live reports. Those of another schema are ignored. A draining proxy is not counted, but what it knows
+// of backends is.
+func NewFleet(reports []Report) *Fleet {
+	reports = slices.DeleteFunc(slices.Clone(reports), func(r Report) bool { return r.Status.Schema != v1alpha1.ReportSchema })
+	slices.SortFunc(reports, func(a, b Report) int { return strings.Compare(a.Pod, b.Pod) })
+	f := &Fleet{evidence: map[table.BackendID]Evidence{}}
+	votes := map[table.BackendID][]vote{}
+	for _, r := range reports {
+		if !r.Status.Draining {
+			f.proxies = append(f.proxies, proxy{pod: r.Pod, revisions: revisionsOf(r.Status.Tables)})
+		}
+		for i := range r.Status.Breakers {
+			b := &r.Status.Breakers[i]
+			id := table.BackendID(b.ID)
+			votes[id] = append(votes[id], vote{BreakerReport: b, written: r.Status.RenewTime.Time, counts: !r.Status.Draining})
+		}
+	}
+	for id, of := range votes {
+		f.evidence[id] = fold(of)
+	}
+	return f
+}
+
+func revisionsOf(tables []v1alpha1.TableRevision) (revisions [table.Shards]table.Revision) {
+	for _, t := range tables {
+		if t.Shard >= 0 && int(t.Shard) < table.Shards {
+			revisions[t.Shard] = table.Revision(t.Revision)
+		}
+	}
+	return revisions
+}
+
+// vote is what one proxy says of one backend.
+type vote struct {
+	*v1alpha1.BreakerReport
+	written time.Time // the proxy's wall clock at the report
+	counts  bool      // it is not draining
+}
+
+// fold settles what several proxies say of one backend. The votes are sorted by pod, so of equals the first wins.
+func fold(votes []vote) Evidence {
+	first := slices.MinFunc(votes, func(a, b vote) int {
+		return cmp.Or(cmp.Compare(b.Epoch, a.Epoch), cmp.Compare(severity(b.State), severity(a.State)))
+	})
+	e := Evidence{State: first.State, Reason: first.Reason, Message: first.Message, Endpoints: endpointsOf(votes)}
+	if severity(e.State) == 0 {
+		e.State = v1alpha1.BackendClosed
+	}
+	if first.Since != nil {
+		e.Since = first.Since.Time
+	}
+	if !e.Down() {
+		return e
+	}
+	for _, v := range votes {
+		if v.counts && isDown(v.State) {
+			e.Proxies++
+		}
+	}
+	e.RetryAt = retryAt(first)
+	e.InARow = inARow(votes, e.Reason)
+	return e
+}
+
+// severity orders the states of a breaker; anything else ranks with Closed.
+func severity(s v1alpha1.BackendState) int {
+	switch s {
+	case v1alpha1.BackendOpen:
+		return 2
+	case v1alpha1.BackendHalfOpen:
+		return 1
+	default:
+		return 0
+	}
+}
+
+// retryAt is absolute only here, at the edge, and by the wall clock of the proxy that wrote the report.
+func retryAt(v vote) time.Time {
+	remaining, err := v.Remaining.Parse()
+	if err != nil || remaining <= 0 || v.State != v1alpha1.BackendOpen || v.written.IsZero() {
+		return time.Time{}
+	}
+	return v.written.Add(min(remaining, breaker.MaxRetryAfter))
+}
+
+// inARow sums the counts of the proxies that know of the same last good answer; those of older ones are void.
+func inARow(votes []vote, reason v1alpha1.BackendReason) int {
+	var last int64
+	for _, v := range votes {
+		last = max(last, v.LastGood)
+	}
+	n := 0
+	for _, v := range votes {
+		switch {
+		case v.LastGood != last:
+		case reason == v1alpha1.BackendSaturated:
+			n += int(v.Saturations)
+		case reason == v1alpha1.BackendFailing:
+			n += int(v.Failures)
+		}
+	}
+	return n
+}
+
+func endpointsOf(votes []vote) []string {
+	names := map[string]bool{}
+	for _, v := range votes {
+		for _, e := range v.Endpoints {
+			names[e.Endpoint] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// Live is the number of proxies that count.
+func (f *Fleet) Live() int {
+	if f == nil {
+		return 0
+	}
+	return len(f.proxies)
+}
+
+// Serving is the number of proxies that count and serve one of the revisions of a shard.
+func (f *Fleet) Serving(shard int, revisions map[table.Revision]bool) int {
+	if f == nil {
+		return 0
+	}
+	n := 0
+	for i := range f.proxies {
+		if revisions[f.proxies[i].revisions[shard]] {
+			n++
+		}
+	}
+	return n
+}
+
+// Evidence returns what is known of a backend; Closed where nothing is.
+func (f *Fleet) Evidence(id table.BackendID) Evidence {
+	if f != nil {
+		if e, ok := f.evidence[id]; ok {
+			return e
+		}
+	}
+	return Evidence{State: v1alpha1.BackendClosed}
+}
+
+// Change names what differs between two fleets, so that only the routes concerned are looked at.
+type Change struct {
+	All      bool // proxies came or went: every route is concerned
+	Shards   []int
+	Backends []table.BackendID // sorted
+}
+
+// ChangeFrom returns what differs from an earlier fleet.
+func (f *Fleet) ChangeFrom(earlier *Fleet) Change {
+	if earlier == nil {
+		return Change{All: true}
+	}
+	if !slices.EqualFunc(f.proxies, earlier.proxies, func(a, b proxy) bool { return a.pod == b.pod }) {
+		return Change{All: true}
+	}
+	var c Change
+	for shard := range table.Shards {
+		if !slices.EqualFunc(f.proxies, earlier.proxies, func(a, b proxy) bool { return a.revisions[shard] == b.revisions[shard] }) {
+			c.Shards = append(c.Shards, shard)
+		}
+	}
+	for id, e := range f.evidence {
+		if !same(e, earlier.Evidence(id)) {
+			c.Backends = append(c.Backends, id)
+		}
+	}
+	for id, e := range earlier.evidence {
+		if _, still := f.evidence[id]; !still && !same(e, Evidence{State: v1alpha1.BackendClosed}) {
+			c.Backends = append(c.Backends, id)
+		}
+	}
+	slices.Sort(c.Backends)
+	return c
+}
+
+// same says whether two pieces of evidence make the same status.
+func same(a, b Evidence) bool {
+	return a.State == b.State && a.Reason == b.Reason && a.Message == b.Message && a.Proxies == b.Proxies &&
+		near(a.Since, b.Since) && near(a.RetryAt, b.RetryAt) && slices.Equal(a.Endpoints, b.Endpoints)
+}
+
+// near says whether two instants are the same but for Wobble. An unknown one is like an unknown one only.
+func near(a, b time.Time) bool {
+	if a.IsZero() || b.IsZero() {
+		return a.IsZero() == b.IsZero()
+	}
+	return a.Sub(b).Abs() <= Wobble
+}

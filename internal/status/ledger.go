@@ -1,0 +1,75 @@
+package status
+
+import (
+	"time"
+
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+// history is how many revisions of a shard a Ledger remembers. A proxy that lags further behind counts as not serving.
+const history = 64
+
+// Ledger remembers which published revisions hold which generation of a route, so that a proxy that serves a shard of a
+// moment ago still counts for the routes that have not changed since. It is not safe for concurrent use.
+type Ledger struct {
+	shards [table.Shards]shardLedger
+}
+
+type shardLedger struct {
+	sequence  int
+	revisions []publication // the oldest first
+	routes    map[string]entry
+}
+
+type publication struct {
+	revision table.Revision
+	sequence int
+}
+
+// entry is a route as it stands in its shard, and since which publication.
+type entry struct {
+	generation int64
+	created    time.Time // tells a recreated route from the one before, which may have had the same generation
+	since      int
+}
+
+// Publish notes that a shard was written and returns the keys of the routes whose generation is new in it, in the order
+// of the shard.
+func (l *Ledger) Publish(index int, revision table.Revision, routes []*table.Route) (fresh []string) {
+	s := &l.shards[index]
+	s.sequence++
+	s.revisions = append(s.revisions, publication{revision, s.sequence})
+	if len(s.revisions) > history {
+		s.revisions = s.revisions[1:]
+	}
+	was := s.routes
+	s.routes = make(map[string]entry, len(routes))
+	for _, r := range routes {
+		key := r.Key()
+		now := entry{generation: r.Generation, created: r.Created, since: s.sequence}
+		if old, ok := was[key]; ok && old.generation == now.generation && old.created.Equal(now.created) {
+			now.since = old.since
+		} else {
+			fresh = append(fresh, key)
+		}
+		s.routes[key] = now
+	}
+	return fresh
+}
+
+// Holding returns the published revisions of the route's shard that hold that generation of it; none while it is not
+// published.
+func (l *Ledger) Holding(key string, generation int64) map[table.Revision]bool {
+	s := &l.shards[table.ShardOf(key)]
+	e, ok := s.routes[key]
+	if !ok || e.generation != generation {
+		return nil
+	}
+	holding := map[table.Revision]bool{}
+	for _, p := range s.revisions {
+		if p.sequence >= e.since {
+			holding[p.revision] = true
+		}
+	}
+	return holding
+}

@@ -1,0 +1,161 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/internal/compiler"
+	"github.com/spillway-dev/spillway/internal/plan"
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+// Bounds of a pin's lists, in status and in its one-line form.
+const (
+	maxListedRoutes = 64
+	maxScopeRoutes  = 3
+)
+
+// PinInput is everything that the status of a pin is made of. Nothing in it is changed.
+type PinInput struct {
+	// Pin as it is stored: its status is where foreign conditions live.
+	Pin *v1alpha1.BackendPin
+	// Verdict of the compiler on the generation that the status is to speak of. Never nil.
+	Verdict *compiler.PinVerdict
+	// Routes are the compiled entries of the matched routes that have one, in any order.
+	Routes []*table.Route
+	// Now is wall time: pins go by it.
+	Now time.Time
+}
+
+// Pin returns the status of a pin.
+func Pin(in PinInput) v1alpha1.BackendPinStatus {
+	v := in.Verdict
+	effective := slices.DeleteFunc(slices.Clone(v.MatchedRoutes), func(name string) bool { return slices.Contains(v.MissingIn, name) })
+	set := conditionSet{all: slices.Clone(in.Pin.Status.Conditions), generation: v.Generation, now: in.Now}
+	set.put(v1alpha1.ConditionAccepted, pinAccepted(in))
+	set.put(v1alpha1.ConditionActive, active(in))
+	return v1alpha1.BackendPinStatus{
+		ObservedGeneration:   v.Generation,
+		Phase:                phase(v, in.Now),
+		StartsAt:             instant(v.StartsAt),
+		ExpiresAt:            instant(v.ExpiresAt),
+		MatchedRoutes:        int32(min(len(v.MatchedRoutes), 1<<30)),
+		Routes:               head(effective, maxListedRoutes),
+		RoutesWithoutBackend: head(v.MissingIn, maxListedRoutes),
+		Scope:                scope(effective),
+		Conditions:           set.all,
+	}
+}
+
+// phase is where the pin is in its life, by the clock alone.
+func phase(v *compiler.PinVerdict, now time.Time) v1alpha1.PinPhase {
+	switch {
+	case !v.Accepted():
+		return v1alpha1.PinRejected
+	case now.Before(v.StartsAt):
+		return v1alpha1.PinPending
+	case now.Before(v.ExpiresAt):
+		return v1alpha1.PinActive
+	default:
+		return v1alpha1.PinExpired
+	}
+}
+
+// pinAccepted is True when the pin's times and routes make sense.
+func pinAccepted(in PinInput) finding {
+	if in.Verdict.Accepted() {
+		return yes(v1alpha1.ReasonAccepted, "The pin is valid.")
+	}
+	return no(in.Verdict.Problems[0].Reason, "%s", sentences(in.Verdict.Problems))
+}
+
+// active is True while the pin changes what at least one route does.
+func active(in PinInput) finding {
+	v := in.Verdict
+	switch phase(v, in.Now) {
+	case v1alpha1.PinRejected:
+		return no(v1alpha1.ReasonNotAccepted, "The pin is not accepted, so it does nothing.")
+	case v1alpha1.PinPending:
+		return no(v1alpha1.ReasonPending, "The pin starts at %s.", clock(v.StartsAt))
+	case v1alpha1.PinExpired:
+		return no(v1alpha1.ReasonExpired, "The pin ended at %s.", clock(v.ExpiresAt))
+	}
+	switch {
+	case len(v.MatchedRoutes) == 0:
+		return no(v1alpha1.ReasonNoSuchRoute, "The pin matches no route of the namespace.%s", absent(v))
+	case len(v.MissingIn) == len(v.MatchedRoutes):
+		return no(v1alpha1.ReasonNoSuchBackend, "No matched route has the backend %s in its chain.%s", in.Pin.Spec.Backend, absent(v))
+	case superseded(in):
+		return no(v1alpha1.ReasonSuperseded, "A newer pin of mode Only has the last word on every route of this one.")
+	default:
+		return yes(v1alpha1.ReasonActive, "The pin is in force until %s.%s", clock(v.ExpiresAt), absent(v))
+	}
+}
+
+// absent tells of routes that the pin names and that do not exist.
+func absent(v *compiler.PinVerdict) string {
+	if len(v.UnknownRoutes) == 0 {
+		return ""
+	}
+	return " No such route: " + strings.Join(head(v.UnknownRoutes, maxListedRoutes), ", ") + "."
+}
+
+// superseded says whether a newer Only overrules the pin wherever it would do something.
+func superseded(in PinInput) bool {
+	overruled := 0
+	for _, r := range in.Routes {
+		for _, s := range plan.Pins(r, in.Now) {
+			switch {
+			case s.Pin.Name != in.Pin.Name || s.NoBackend:
+			case !s.Superseded:
+				return false
+			default:
+				overruled++
+			}
+		}
+	}
+	return overruled > 0
+}
+
+// instant is nil for the zero time.
+func instant(at time.Time) *metav1.Time {
+	if at.IsZero() {
+		return nil
+	}
+	t := metav1.NewTime(at.UTC())
+	return &t
+}
+
+func head(names []string, n int) []string {
+	if len(names) == 0 {
+		return nil
+	}
+	return slices.Clone(names[:min(n, len(names))])
+}
+
+// scope is the list of routes in one line: "default", or "default, fast, slow, +3".
+func scope(names []string) string {
+	line := strings.Join(head(names, maxScopeRoutes), ", ")
+	if rest := len(names) - maxScopeRoutes; rest > 0 {
+		count := fmt.Sprintf(", +%d", rest)
+		return cut(line, 512-len(count)) + count
+	}
+	return cut(line, 512)
+}
+
+// NextChange is when the status of a pin changes by time alone after now; zero where it never does.
+func NextChange(v *compiler.PinVerdict, now time.Time) time.Time {
+	switch phase(v, now) {
+	case v1alpha1.PinPending:
+		return v.StartsAt
+	case v1alpha1.PinActive:
+		return v.ExpiresAt
+	default:
+		return time.Time{}
+	}
+}
