@@ -17,7 +17,7 @@ type backendDraft struct {
 	index   int
 	spec    *v1alpha1.Backend
 	verdict *BackendVerdict
-	out     table.Backend
+	out     *table.Backend
 }
 
 // backendRules are what a backend must keep to, in the order of its spec. Each writes its part of the entry.
@@ -44,7 +44,7 @@ func (b *backendDraft) read() {
 	b.out.Probe = table.ProbeMode(b.route.spec.Recovery.Probe)
 	b.verdict.Failure, b.verdict.Saturation, b.verdict.MaxInFlight = b.out.Failure, b.out.Saturation, b.out.MaxInFlight
 	if b.verdict.Usable = len(b.verdict.Problems) == 0; b.verdict.Usable {
-		b.out.ID = b.route.c.identifier.id(b.route.verdict.Key.Namespace, &b.out)
+		b.out.ID = b.route.c.identifier.id(b.route.verdict.Key.Namespace, b.out)
 		b.verdict.ID = b.out.ID
 	}
 }

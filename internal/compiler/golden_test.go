@@ -147,7 +147,7 @@ func (s *testSnapshot) add(object metav1.Object) {
 }
 
 // printable turns a value into what a person can read as YAML: zero fields left out, durations and times as text,
-// credentials as their kind and length.
+// credentials as their kind and length, and the problems of a backend once, at its route.
 func printable(v reflect.Value) any {
 	switch x := v.Interface().(type) {
 	case time.Duration:
@@ -186,6 +186,9 @@ func printable(v reflect.Value) any {
 func printableStruct(v reflect.Value) map[string]any {
 	fields := map[string]any{}
 	for i := range v.NumField() {
+		if v.Type() == reflect.TypeFor[BackendVerdict]() && v.Type().Field(i).Name == "Problems" {
+			continue
+		}
 		if !v.Field(i).IsZero() {
 			name := v.Type().Field(i).Name
 			if name != strings.ToUpper(name) { // not ID, TLS, CA

@@ -30,6 +30,7 @@ type routeDraft struct {
 	failure    table.Failure
 	saturation saturationSettings
 	refused    bool // a mistake at the route itself: no backend is used
+	noModel    bool // the model is not one that callers could ask for
 }
 
 // routeRules are what a route must keep to, apart from its backends. Each writes its part of the entry.
@@ -74,6 +75,9 @@ func (c *compilation) readRoute(object *v1alpha1.LLMRoute, position int) *routeD
 		rule(d)
 	}
 	d.readChain()
+	if d.noModel {
+		d.entry = nil
+	}
 	return d
 }
 
@@ -101,9 +105,14 @@ func (d *routeDraft) refuse(reason v1alpha1.ConditionReason, field, message stri
 // loseTo records that another route holds the model. The message names the winner, also from another namespace: the
 // owner must be able to find it.
 func (d *routeDraft) loseTo(winner *routeDraft) {
-	why := "it is older"
-	if winner.entry.OwnsModel() && !d.entry.OwnsModel() {
+	why := "its name comes first" // and they are of one age
+	switch w := winner.entry; {
+	case w.OwnsModel() && !d.entry.OwnsModel():
 		why = "the model begins with the name of its namespace"
+	case w.Created.Before(d.entry.Created):
+		why = "it is older"
+	case w.Order < d.entry.Order:
+		why = "it comes first in the manifests"
 	}
 	d.verdict.Winner = winner.verdict.Key
 	d.refuse(v1alpha1.ReasonModelConflict, "spec.model", fmt.Sprintf(
@@ -119,6 +128,7 @@ func readModel(d *routeDraft) {
 	}
 	d.entry.Model = d.verdict.Model
 	if len([]rune(d.spec.Model)) > maxModelLength || strings.ContainsFunc(d.spec.Model, isControl) {
+		d.noModel = true
 		d.refuse(v1alpha1.ReasonInvalidSpec, "spec.model",
 			fmt.Sprintf("The model must have at most %d characters and no control characters.", maxModelLength))
 	}
@@ -137,16 +147,19 @@ func readChainLength(d *routeDraft) {
 // readChain makes the verdict on each backend and puts the usable ones into the entry.
 func (d *routeDraft) readChain() {
 	d.verdict.Backends = make([]BackendVerdict, len(d.spec.Chain))
-	d.entry.Chain = make([]table.Backend, 0, len(d.spec.Chain))
+	chain := make([]table.Backend, len(d.spec.Chain))
+	usable := 0
+	b := &backendDraft{route: d}
 	for i := range d.spec.Chain {
-		v := &d.verdict.Backends[i]
-		b := backendDraft{route: d, index: i, spec: &d.spec.Chain[i], verdict: v}
-		b.read()
-		d.verdict.Problems = append(d.verdict.Problems, v.Problems...)
-		if v.Usable && !d.refused {
-			d.entry.Chain = append(d.entry.Chain, b.out)
+		b.index, b.spec, b.verdict, b.out = i, &d.spec.Chain[i], &d.verdict.Backends[i], &chain[usable]
+		if b.read(); b.verdict.Usable && !d.refused {
+			usable++
+		} else {
+			chain[usable] = table.Backend{}
 		}
+		d.verdict.Problems = append(d.verdict.Problems, b.verdict.Problems...)
 	}
+	d.entry.Chain = chain[:usable:usable]
 }
 
 // hasBackend says whether the chain, as written, names the backend.

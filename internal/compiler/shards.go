@@ -3,7 +3,6 @@ package compiler
 import (
 	"cmp"
 	"fmt"
-	"reflect"
 	"slices"
 	"sort"
 	"strings"
@@ -68,7 +67,7 @@ func (r *Result) tableFull(route *table.Route, previous *EncodedShard) {
 
 // encodeShard returns the shard that is to be published and the routes whose new entry is not in it.
 func encodeShard(shard *table.Shard, previous *EncodedShard) (EncodedShard, []*table.Route) {
-	if previous.Shard != nil && previous.Shard.Schema == shard.Schema && reflect.DeepEqual(previous.Shard.Routes, shard.Routes) {
+	if previous.Shard != nil && previous.Shard.Schema == shard.Schema && equalRoutes(previous.Shard.Routes, shard.Routes) {
 		return *previous, nil
 	}
 	if whole, fits := encode(shard); fits {
@@ -104,7 +103,7 @@ func byGrowth(shard *table.Shard, previous *EncodedShard) []*table.Route {
 	var changed []*table.Route
 	for _, route := range shard.Routes {
 		was := entryOf(previous, route.Key())
-		if was != nil && reflect.DeepEqual(was, route) {
+		if was != nil && equalRoute(was, route) {
 			continue
 		}
 		added[route] = sizeOf(route) - sizeOf(was)

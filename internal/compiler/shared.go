@@ -64,7 +64,6 @@ func printSpan(n int64) string   { return string(v1alpha1.FormatDuration(time.Du
 
 // sharedBackend is what the routes that name one backend agree on.
 type sharedBackend struct {
-	uses   int
 	limits [5]limit // by limitFields
 	group  string
 }
@@ -72,15 +71,20 @@ type sharedBackend struct {
 // lowerSharedLimits gives each backend that several routes name the smallest limits among them, because there is one
 // breaker and one queue for it. Routes that are not in the table do not count.
 func (c *compilation) lowerSharedLimits() {
-	shared := make(map[table.BackendID]*sharedBackend, len(c.routes))
+	uses := make(map[table.BackendID]int, 2*len(c.routes))
+	c.eachBackend(func(_ *routeDraft, b *table.Backend) { uses[b.ID]++ })
+	shared := map[table.BackendID]*sharedBackend{}
 	c.eachBackend(func(d *routeDraft, b *table.Backend) {
+		if uses[b.ID] == 1 {
+			return
+		}
 		if shared[b.ID] == nil {
 			shared[b.ID] = &sharedBackend{}
 		}
 		shared[b.ID].join(d.verdict.Key, b)
 	})
 	c.eachBackend(func(d *routeDraft, b *table.Backend) {
-		if s := shared[b.ID]; s.uses > 1 {
+		if s := shared[b.ID]; s != nil {
 			s.lower(b, d.verdict.Backend(b.Name))
 		}
 	})
@@ -99,7 +103,6 @@ func (c *compilation) eachBackend(visit func(*routeDraft, *table.Backend)) {
 
 // join takes a route's limits in. Of equal ones the first route's count; 0 is no limit and never counts.
 func (s *sharedBackend) join(owner types.NamespacedName, b *table.Backend) {
-	s.uses++
 	for i := range limitFields {
 		if n := limitFields[i].get(b); n > 0 && (s.limits[i].value == 0 || n < s.limits[i].value) {
 			s.limits[i] = limit{n, owner}

@@ -64,9 +64,17 @@ func normalPath(path string) (normal, fault string) {
 			return "", "must end before the endpoint: leave out " + end
 		}
 	}
-	dots := func(s string) bool { return s == "." || s == ".." }
-	if slices.ContainsFunc(strings.Split(strings.ReplaceAll(strings.ToLower(path), "%2e", "."), "/"), dots) {
+	if hasDotSegment(path) {
 		return "", "must not have . or .. in its path"
 	}
 	return path, ""
+}
+
+// hasDotSegment says whether a server may read the path as another directory.
+func hasDotSegment(escaped string) bool {
+	if !strings.ContainsAny(escaped, ".%") {
+		return false
+	}
+	plain := strings.ReplaceAll(strings.ToLower(escaped), "%2e", ".")
+	return slices.ContainsFunc(strings.Split(plain, "/"), func(s string) bool { return s == "." || s == ".." })
 }
