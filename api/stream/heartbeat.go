@@ -1,5 +1,11 @@
 package stream
 
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+)
+
 // State is what a waiting request does at the moment.
 type State string
 
@@ -28,8 +34,9 @@ type Heartbeat struct {
 	Regime  string `json:"regime,omitempty"`
 	// Position in the queue, from 1.
 	Position int `json:"position,omitempty"`
-	// FailingOver says that another backend is tried next.
-	FailingOver bool `json:"failing_over,omitempty"`
+	// FailingOver says that another backend is tried next. It is always written for backend_saturated and
+	// backend_failed, and for no other state.
+	FailingOver bool `json:"-"`
 	// Code says why an attempt was given up.
 	Code string `json:"code,omitempty"`
 	// Reason says why this backend serves: first, pinned, preferred, breaker-open, saturated, failed, spilled.
@@ -38,8 +45,41 @@ type Heartbeat struct {
 	ElapsedMS int64 `json:"elapsed_ms,omitempty"`
 }
 
-// AppendJSON appends the heartbeat as one line of JSON, as it stands behind ": " in a comment.
-func (h *Heartbeat) AppendJSON(dst []byte) []byte { panic("todo") }
+// wireHeartbeat adds what depends on the state.
+type wireHeartbeat struct {
+	Heartbeat
+	FailingOver *bool `json:"failing_over,omitempty"`
+}
 
-// ParseHeartbeat reads the text of a comment (without its colon). It returns false for every other comment.
-func ParseHeartbeat(comment []byte) (*Heartbeat, bool) { panic("todo") }
+// Elapsed is ElapsedMS as a duration; 0 where the heartbeat is no repetition.
+func (h *Heartbeat) Elapsed() time.Duration { return time.Duration(h.ElapsedMS) * time.Millisecond }
+
+// AppendJSON appends the heartbeat as one line of JSON, as it stands behind ": " in a comment.
+func (h *Heartbeat) AppendJSON(dst []byte) []byte {
+	wire := wireHeartbeat{Heartbeat: *h}
+	if h.State == StateBackendSaturated || h.State == StateBackendFailed {
+		wire.FailingOver = &h.FailingOver
+	}
+	line, err := json.Marshal(wire)
+	if err != nil { // strings, numbers and booleans always marshal
+		return append(dst, "{}"...)
+	}
+	return append(dst, line...)
+}
+
+// ParseHeartbeat reads the text of a comment (without its colon). It returns false for every other comment: not every
+// server's comments are heartbeats, and one that cannot be read is skipped.
+func ParseHeartbeat(comment []byte) (*Heartbeat, bool) {
+	comment = bytes.TrimSpace(comment)
+	if len(comment) == 0 || comment[0] != '{' {
+		return nil, false
+	}
+	var wire wireHeartbeat
+	if err := json.Unmarshal(comment, &wire); err != nil || wire.State == "" {
+		return nil, false
+	}
+	if wire.FailingOver != nil {
+		wire.Heartbeat.FailingOver = *wire.FailingOver
+	}
+	return &wire.Heartbeat, true
+}

@@ -156,7 +156,7 @@ const (
 	BackendUnknown  BackendState = "Unknown"  // no live proxy
 )
 
-// BackendReason is why a breaker is not Closed.
+// BackendReason is why a breaker is not Closed. The proxies' words (internal/breaker) are the same.
 type BackendReason string
 
 // Reasons of a breaker.
@@ -165,10 +165,16 @@ const (
 	BackendSaturated BackendReason = "Saturated"
 	// BackendRefused surfaces when the backend said so itself: 429, 529, full, loading. It is a kind of saturation.
 	BackendRefused BackendReason = "Refused"
+	// BackendQuotaExhausted surfaces when the account's quota is spent: a refusal that does not pass in seconds.
+	BackendQuotaExhausted BackendReason = "QuotaExhausted"
+	// BackendGroupSaturated surfaces when another backend of the same capacityGroup is saturated.
+	BackendGroupSaturated BackendReason = "GroupSaturated"
 	// BackendFailing surfaces when answers were wrong or did not come.
 	BackendFailing BackendReason = "Failing"
 	// BackendMisconfigured surfaces when the backend refuses our credential or our URL.
 	BackendMisconfigured BackendReason = "Misconfigured"
+	// BackendEndpointMissing surfaces when one endpoint is passed over after a 404, 405 or 501; the breaker is untouched.
+	BackendEndpointMissing BackendReason = "EndpointMissing"
 )
 
 // PinPhase is where a pin is in its life.

@@ -45,6 +45,14 @@ type RouteSelectorRequirement struct {
 // +kubebuilder:validation:MaxLength=16
 type SelectorOperator string
 
+// Selector operators.
+const (
+	SelectorIn           SelectorOperator = "In"           // the label has one of the values
+	SelectorNotIn        SelectorOperator = "NotIn"        // the label is absent or has another value
+	SelectorExists       SelectorOperator = "Exists"       // the label is there
+	SelectorDoesNotExist SelectorOperator = "DoesNotExist" // the label is absent
+)
+
 // LabelValue is the value of a label.
 //
 // +kubebuilder:validation:MaxLength=63

@@ -1,0 +1,292 @@
+package stream
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// ErrNoChoices says that a stream carried no choice at all: there is nothing to assemble.
+var ErrNoChoices = errors.New("stream: no choices")
+
+// Assembler joins the chunks of a chat completion. The zero value is ready. A whole completion is taken as well, so
+// that a server's JSON answer needs no case of its own.
+type Assembler struct {
+	head    Completion
+	choices []*partialChoice // in the order in which they first appeared
+}
+
+// chunk is a chunk or a whole completion.
+type chunk struct {
+	ID                string          `json:"id"`
+	Created           json.Number     `json:"created"`
+	Model             string          `json:"model"`
+	SystemFingerprint string          `json:"system_fingerprint"`
+	ServiceTier       string          `json:"service_tier"`
+	Choices           []chunkChoice   `json:"choices"`
+	Usage             *Usage          `json:"usage"`
+	Error             json.RawMessage `json:"error"`
+}
+
+type chunkChoice struct {
+	Index        int       `json:"index"`
+	Delta        *delta    `json:"delta"`
+	Message      *delta    `json:"message"`
+	Logprobs     *Logprobs `json:"logprobs"`
+	FinishReason *string   `json:"finish_reason"`
+}
+
+type delta struct {
+	Role             string         `json:"role"`
+	Content          text           `json:"content"`
+	Reasoning        text           `json:"reasoning"`
+	ReasoningContent text           `json:"reasoning_content"`
+	Refusal          text           `json:"refusal"`
+	ToolCalls        []toolFragment `json:"tool_calls"`
+	FunctionCall     *functionPart  `json:"function_call"`
+	Audio            *audioPart     `json:"audio"`
+}
+
+type functionPart struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+type audioPart = Audio
+
+type toolFragment struct {
+	Index    *int         `json:"index"`
+	ID       string       `json:"id"`
+	Type     string       `json:"type"`
+	Function functionPart `json:"function"`
+}
+
+// Add takes the data of one event. [DONE] and data that is null are ignored; an error within the data is returned as an
+// *Error, data that is no chunk as another error.
+func (a *Assembler) Add(data []byte) error {
+	if s := strings.TrimSpace(string(data)); s == "" || s == doneData {
+		return nil
+	}
+	var c chunk
+	if err := json.Unmarshal(data, &c); err != nil {
+		return fmt.Errorf("stream: data is no chat completion chunk: %w", err)
+	}
+	if e := parseError(c.Error, 200); e != nil {
+		return e
+	}
+	a.addHead(&c)
+	for i := range c.Choices {
+		a.choice(c.Choices[i].Index).add(&c.Choices[i])
+	}
+	return nil
+}
+
+func (a *Assembler) addHead(c *chunk) {
+	first(&a.head.ID, c.ID)
+	first(&a.head.Model, c.Model)
+	first(&a.head.SystemFingerprint, c.SystemFingerprint)
+	first(&a.head.ServiceTier, c.ServiceTier)
+	if created, err := c.Created.Float64(); err == nil && a.head.Created == 0 {
+		a.head.Created = int64(created)
+	}
+	if c.Usage != nil {
+		a.head.Usage = c.Usage // a running total: the last one counts
+	}
+}
+
+func (a *Assembler) choice(index int) *partialChoice {
+	for _, c := range a.choices {
+		if c.index == index {
+			return c
+		}
+	}
+	c := &partialChoice{index: index}
+	a.choices = append(a.choices, c)
+	return c
+}
+
+// Finished says whether a finish reason was seen: then the answer is whole, with or without [DONE].
+func (a *Assembler) Finished() bool {
+	return slices.ContainsFunc(a.choices, func(c *partialChoice) bool { return c.finish != "" })
+}
+
+// Completion returns what has been assembled so far, its choices sorted by index. Without any choice it is
+// ErrNoChoices.
+func (a *Assembler) Completion() (*Completion, error) {
+	if len(a.choices) == 0 {
+		return nil, ErrNoChoices
+	}
+	out := a.head
+	out.Object = "chat.completion"
+	for _, c := range a.choices {
+		out.Choices = append(out.Choices, c.whole())
+	}
+	slices.SortStableFunc(out.Choices, func(x, y Choice) int { return x.Index - y.Index })
+	return &out, nil
+}
+
+// joined is a text that grows and knows whether it was there at all.
+type joined struct {
+	strings.Builder
+	present bool
+}
+
+func (j *joined) add(t text) {
+	if t.value != nil {
+		j.present = true
+		j.WriteString(*t.value)
+	}
+}
+
+func (j *joined) value() *string {
+	if !j.present {
+		return nil
+	}
+	s := j.String()
+	return &s
+}
+
+// partialChoice is one choice while its chunks come in.
+type partialChoice struct {
+	index                                          int
+	role, finish                                   string
+	content, reasoning, reasoningContent, refusals joined
+	tools                                          []*partialTool
+	function                                       *partialFunction
+	audio                                          *Audio
+	logprobs                                       *Logprobs
+}
+
+func (c *partialChoice) add(in *chunkChoice) {
+	if in.FinishReason != nil && *in.FinishReason != "" {
+		c.finish = *in.FinishReason
+	}
+	if in.Logprobs != nil {
+		if c.logprobs == nil {
+			c.logprobs = &Logprobs{}
+		}
+		c.logprobs.Content = append(c.logprobs.Content, in.Logprobs.Content...)
+		c.logprobs.Refusal = append(c.logprobs.Refusal, in.Logprobs.Refusal...)
+	}
+	for _, d := range []*delta{in.Delta, in.Message} {
+		if d != nil {
+			c.addDelta(d)
+		}
+	}
+}
+
+func (c *partialChoice) addDelta(d *delta) {
+	first(&c.role, d.Role)
+	c.content.add(d.Content)
+	c.reasoning.add(d.Reasoning)
+	c.reasoningContent.add(d.ReasoningContent)
+	c.refusals.add(d.Refusal)
+	for i := range d.ToolCalls {
+		c.tool(&d.ToolCalls[i]).add(&d.ToolCalls[i])
+	}
+	if d.FunctionCall != nil {
+		if c.function == nil {
+			c.function = &partialFunction{}
+		}
+		c.function.add(d.FunctionCall)
+	}
+	if d.Audio != nil {
+		c.addAudio(d.Audio)
+	}
+}
+
+func (c *partialChoice) addAudio(in *Audio) {
+	if c.audio == nil {
+		c.audio = &Audio{}
+	}
+	first(&c.audio.ID, in.ID)
+	c.audio.Data += in.Data
+	c.audio.Transcript += in.Transcript
+	c.audio.ExpiresAt = max(c.audio.ExpiresAt, in.ExpiresAt)
+}
+
+// tool finds the call that a fragment belongs to, or begins a new one. Servers exist that leave the index out, or give
+// every call the same: a fragment with another id always begins a new call, and one that tells nothing of its own goes
+// to the latest.
+func (c *partialChoice) tool(f *toolFragment) *partialTool {
+	for _, t := range slices.Backward(c.tools) {
+		if f.Index != nil && (t.index == nil || *t.index != *f.Index) {
+			continue
+		}
+		if f.ID == "" || f.ID == t.id {
+			return t
+		}
+		if f.Index != nil && t.id != "" {
+			break // the same index with another id
+		}
+	}
+	if n := len(c.tools); n > 0 && f.ID == "" && f.Function.Name == "" {
+		return c.tools[n-1]
+	}
+	t := &partialTool{index: f.Index}
+	c.tools = append(c.tools, t)
+	return t
+}
+
+func (c *partialChoice) whole() Choice {
+	m := Message{
+		Role:             c.role,
+		Content:          c.content.value(),
+		Reasoning:        c.reasoning.value(),
+		ReasoningContent: c.reasoningContent.value(),
+		Refusal:          c.refusals.value(),
+		Audio:            c.audio,
+	}
+	first(&m.Role, "assistant")
+	for _, t := range c.tools {
+		m.ToolCalls = append(m.ToolCalls, t.whole())
+	}
+	if c.function != nil {
+		f := c.function.whole()
+		m.FunctionCall = &f
+	}
+	return Choice{Index: c.index, Message: m, Logprobs: c.logprobs, FinishReason: FinishReason(c.finish)}
+}
+
+// partialFunction is a function call whose arguments come in pieces.
+type partialFunction struct {
+	name      string
+	arguments strings.Builder
+}
+
+func (f *partialFunction) add(in *functionPart) {
+	first(&f.name, in.Name)
+	f.arguments.WriteString(in.Arguments)
+}
+
+func (f *partialFunction) whole() Function {
+	return Function{Name: f.name, Arguments: f.arguments.String()}
+}
+
+// partialTool is a tool call while its fragments come in.
+type partialTool struct {
+	index    *int
+	id, kind string
+	function partialFunction
+}
+
+func (t *partialTool) add(f *toolFragment) {
+	first(&t.id, f.ID)
+	first(&t.kind, f.Type)
+	t.function.add(&f.Function)
+}
+
+func (t *partialTool) whole() ToolCall {
+	kind := t.kind
+	first(&kind, "function")
+	return ToolCall{ID: t.id, Type: kind, Function: t.function.whole()}
+}
+
+// first keeps what came first.
+func first(dst *string, s string) {
+	if *dst == "" {
+		*dst = s
+	}
+}

@@ -1,0 +1,149 @@
+package stream
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+)
+
+// Completion is a whole chat completion, in the form in which the API answers without a stream.
+type Completion struct {
+	ID                string   `json:"id,omitempty"`
+	Object            string   `json:"object"`
+	Created           int64    `json:"created,omitempty"`
+	Model             string   `json:"model"`
+	SystemFingerprint string   `json:"system_fingerprint,omitempty"`
+	ServiceTier       string   `json:"service_tier,omitempty"`
+	Choices           []Choice `json:"choices"`
+	// Usage is nil where the server told nothing.
+	Usage *Usage `json:"usage,omitempty"`
+}
+
+// Choice is one of the answers.
+type Choice struct {
+	Index    int       `json:"index"`
+	Message  Message   `json:"message"`
+	Logprobs *Logprobs `json:"logprobs,omitempty"`
+	// FinishReason is empty (null on the wire) where the stream ended without one.
+	FinishReason FinishReason `json:"finish_reason"`
+}
+
+// FinishReason says why an answer ended: stop, length, tool_calls, content_filter and others.
+type FinishReason string
+
+// MarshalJSON writes null for the empty reason.
+func (f FinishReason) MarshalJSON() ([]byte, error) {
+	if f == "" {
+		return []byte("null"), nil
+	}
+	return json.Marshal(string(f))
+}
+
+// Message is what the model said. A nil string was absent in the stream; absent and empty are different.
+type Message struct {
+	Role string `json:"role"`
+	// Content is null on the wire where it was absent, as the API has it.
+	Content *string `json:"content"`
+	// Reasoning and ReasoningContent are two names that servers use for the same thing; some send both.
+	Reasoning        *string `json:"reasoning,omitempty"`
+	ReasoningContent *string `json:"reasoning_content,omitempty"`
+	Refusal          *string `json:"refusal,omitempty"`
+	// ToolCalls in the order in which they first appeared.
+	ToolCalls    []ToolCall `json:"tool_calls,omitempty"`
+	FunctionCall *Function  `json:"function_call,omitempty"`
+	Audio        *Audio     `json:"audio,omitempty"`
+}
+
+// Text is the content, empty where it was absent.
+func (m *Message) Text() string {
+	if m.Content == nil {
+		return ""
+	}
+	return *m.Content
+}
+
+// ToolCall is one call that the model asks for.
+type ToolCall struct {
+	ID       string   `json:"id,omitempty"`
+	Type     string   `json:"type"`
+	Function Function `json:"function"`
+}
+
+// Function names a function and its arguments, which are JSON as the model wrote it.
+type Function struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+// Audio is spoken output.
+type Audio struct {
+	ID         string `json:"id,omitempty"`
+	Data       string `json:"data,omitempty"`
+	Transcript string `json:"transcript,omitempty"`
+	ExpiresAt  int64  `json:"expires_at,omitempty"`
+}
+
+// Logprobs holds one entry for each token, as the server sent it.
+type Logprobs struct {
+	Content []json.RawMessage `json:"content,omitempty"`
+	Refusal []json.RawMessage `json:"refusal,omitempty"`
+}
+
+// Usage counts tokens.
+type Usage struct {
+	PromptTokens     int64
+	CompletionTokens int64
+	TotalTokens      int64
+	// Raw is the whole object as the server sent it, with the details that the three numbers leave out.
+	Raw json.RawMessage
+}
+
+type wireUsage struct {
+	PromptTokens     int64 `json:"prompt_tokens"`
+	CompletionTokens int64 `json:"completion_tokens"`
+	TotalTokens      int64 `json:"total_tokens"`
+}
+
+// UnmarshalJSON keeps the object beside the numbers.
+func (u *Usage) UnmarshalJSON(b []byte) error {
+	var w wireUsage
+	if err := json.Unmarshal(b, &w); err != nil {
+		return err
+	}
+	*u = Usage{w.PromptTokens, w.CompletionTokens, w.TotalTokens, bytes.Clone(b)}
+	return nil
+}
+
+// MarshalJSON writes Raw where it is set.
+func (u *Usage) MarshalJSON() ([]byte, error) {
+	if u.Raw != nil {
+		return u.Raw, nil
+	}
+	return json.Marshal(wireUsage{u.PromptTokens, u.CompletionTokens, u.TotalTokens})
+}
+
+// text is content as a string, or as a list of parts of which those of text count.
+type text struct{ value *string }
+
+var errContent = errors.New("stream: content is neither text nor a list of parts")
+
+// UnmarshalJSON takes a string, a list of parts, or null for absent.
+func (t *text) UnmarshalJSON(b []byte) error {
+	var s *string
+	if json.Unmarshal(b, &s) == nil {
+		t.value = s
+		return nil
+	}
+	var parts []struct {
+		Text string `json:"text"`
+	}
+	if json.Unmarshal(b, &parts) != nil {
+		return errContent
+	}
+	joined := ""
+	for _, p := range parts {
+		joined += p.Text
+	}
+	t.value = &joined
+	return nil
+}

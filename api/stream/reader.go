@@ -1,0 +1,295 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"time"
+)
+
+const (
+	// DefaultMaxEvent is the cap on one event, and on a JSON body, in bytes: 16 MiB.
+	DefaultMaxEvent = 16 << 20
+	// readSize is how much is read at once.
+	readSize = 16 << 10
+)
+
+// Options of a Reader.
+type Options struct {
+	// Idle is how long the server may be silent: the time without any line, heartbeats included. 0 sets no bound.
+	Idle time.Duration
+	// MaxEvent bounds one event, or a JSON body, in bytes; 0 means DefaultMaxEvent.
+	MaxEvent int
+}
+
+// Event is a heartbeat, or data.
+type Event struct {
+	// Heartbeat is set where the event is one; then there is no data.
+	Heartbeat *Heartbeat
+	// Name is the event field; chat completions have none.
+	Name string
+	// Data is the payload, without [DONE].
+	Data []byte
+	// Whole says that Data is the server's one JSON body and no chunk of a stream.
+	Whole bool
+}
+
+// Reader reads the answer to a request that asked for a stream. Call Next until it returns an error, then Close. It is
+// not safe for concurrent use, except for Close.
+type Reader struct {
+	ctx    context.Context
+	opts   Options
+	body   io.Closer
+	status int
+	whole  bool // the answer is one JSON body
+
+	chunks chan readResult // of the goroutine that reads
+	quit   context.CancelFunc
+
+	parser   parser
+	finished bool  // a finish reason was seen
+	err      error // final
+}
+
+type readResult struct {
+	data []byte
+	err  error
+}
+
+// Open starts reading a response. The context bounds the whole reading; give it the ceiling of the turn, and use the
+// same one for the request. Close must be called.
+func Open(ctx context.Context, resp *http.Response, opts Options) *Reader {
+	if opts.MaxEvent <= 0 {
+		opts.MaxEvent = DefaultMaxEvent
+	}
+	mediaType, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	reading, quit := context.WithCancel(context.Background())
+	r := &Reader{
+		ctx: ctx, opts: opts, body: resp.Body, status: resp.StatusCode,
+		whole:  mediaType == "application/json" || resp.StatusCode >= http.StatusMultipleChoices,
+		chunks: make(chan readResult), quit: quit,
+		parser: parser{max: opts.MaxEvent},
+	}
+	go read(reading, resp.Body, r.chunks)
+	return r
+}
+
+// read hands over what it reads, one piece at a time. Of its two buffers one is being consumed while the other fills: a
+// piece is received only when the one before it has been copied.
+func read(ctx context.Context, body io.Reader, chunks chan<- readResult) {
+	var buffers [2][readSize]byte
+	for i := 0; ; i = 1 - i {
+		n, err := body.Read(buffers[i][:])
+		select {
+		case chunks <- readResult{buffers[i][:n], err}:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Close releases the connection and ends the reading. It may be called at any time, also while Next waits, which then
+// returns an error.
+func (r *Reader) Close() error {
+	r.quit()
+	return r.body.Close()
+}
+
+// Next returns the next heartbeat or data. The end of a whole answer is io.EOF: after [DONE], after one JSON body, or at
+// the end of a stream in which a finish reason was seen. Every other end is an error: ErrSilent, the context's own
+// error, an *Error that the server told, ErrIncomplete, ErrTooLarge, or the connection's. The error stays.
+func (r *Reader) Next() (Event, error) {
+	if r.err != nil {
+		return Event{}, r.err
+	}
+	ev, err := r.next()
+	if err == nil && ev.Heartbeat == nil {
+		err = r.inspect(&ev)
+	}
+	if err != nil {
+		r.err = err
+		_ = r.Close() // what remains is of no use, and the server should know at once
+		return Event{}, err
+	}
+	return ev, nil
+}
+
+func (r *Reader) next() (Event, error) {
+	if r.whole {
+		return r.nextWhole()
+	}
+	idle := r.newTimer()
+	defer idle.Stop()
+	for {
+		ev, found, lines, err := r.parser.next()
+		if err != nil || found {
+			return ev, err
+		}
+		if lines > 0 {
+			idle.Rearm()
+		}
+		piece, err := r.wait(idle)
+		r.parser.buf = append(r.parser.buf, piece...)
+		if err != nil {
+			return r.atEnd(err)
+		}
+	}
+}
+
+// atEnd looks once more at what has come before the stream ended with err.
+func (r *Reader) atEnd(err error) (Event, error) {
+	if ev, found, _, parseErr := r.parser.next(); found || parseErr != nil {
+		if parseErr == nil {
+			// The rest is read by the next call, which must meet the same end.
+			r.chunks = ended(err)
+		}
+		return ev, parseErr
+	}
+	if !errors.Is(err, io.EOF) {
+		return Event{}, err
+	}
+	if ev, ok := r.parser.flush(); ok {
+		r.chunks = ended(err)
+		return ev, nil
+	}
+	if r.finished {
+		return Event{}, io.EOF
+	}
+	return Event{}, ErrIncomplete
+}
+
+// ended is a source that has nothing but its end.
+func ended(err error) chan readResult {
+	c := make(chan readResult, 1)
+	c <- readResult{err: err}
+	return c
+}
+
+// nextWhole reads a JSON body as one event.
+func (r *Reader) nextWhole() (Event, error) {
+	if r.finished {
+		return Event{}, io.EOF
+	}
+	idle := r.newTimer()
+	defer idle.Stop()
+	var body []byte
+	for {
+		piece, err := r.wait(idle)
+		body = append(body, piece...)
+		switch {
+		case len(body) > r.opts.MaxEvent:
+			return Event{}, ErrTooLarge
+		case errors.Is(err, io.EOF):
+			r.finished = true
+			return Event{Data: body, Whole: true}, nil
+		case err != nil:
+			return Event{}, err
+		}
+		idle.Rearm() // a JSON body has no lines: here every piece is a sign of life
+	}
+}
+
+// wait returns the next piece. What has already come goes before silence, and silence before the context's end is told
+// only if both are not true at once.
+func (r *Reader) wait(idle *timer) ([]byte, error) {
+	if err := r.ctx.Err(); err != nil {
+		return nil, err
+	}
+	select {
+	case got := <-r.chunks:
+		return got.data, r.readError(got.err)
+	default:
+	}
+	select {
+	case got := <-r.chunks:
+		return got.data, r.readError(got.err)
+	case <-r.ctx.Done():
+		return nil, r.ctx.Err()
+	case <-idle.C():
+		if err := r.ctx.Err(); err != nil {
+			return nil, err
+		}
+		return nil, ErrSilent
+	}
+}
+
+// readError prefers the context's own error: a cancelled request makes its body fail in many words.
+func (r *Reader) readError(err error) error {
+	if err != nil && r.ctx.Err() != nil {
+		return r.ctx.Err()
+	}
+	return err
+}
+
+// inspect turns [DONE] into io.EOF and an error that the server told into an *Error, and notes finish reasons.
+func (r *Reader) inspect(ev *Event) error {
+	if string(ev.Data) == doneData {
+		return io.EOF
+	}
+	var d struct {
+		Type    string          `json:"type"`
+		Error   json.RawMessage `json:"error"`
+		Choices []struct {
+			FinishReason *string `json:"finish_reason"`
+		} `json:"choices"`
+	}
+	err := json.Unmarshal(ev.Data, &d)
+	if e := parseError(d.Error, r.status); e != nil {
+		return e
+	}
+	if r.status >= http.StatusMultipleChoices || ev.Name == "error" {
+		return &Error{Status: r.status}
+	}
+	if err != nil && ev.Whole {
+		return ErrIncomplete
+	}
+	for _, c := range d.Choices {
+		r.finished = r.finished || c.FinishReason != nil && *c.FinishReason != ""
+	}
+	switch d.Type { // how the other dialects end
+	case "response.completed", "response.incomplete", "message_stop":
+		r.finished = true
+	}
+	return nil
+}
+
+// timer measures silence; without a bound it never fires.
+type timer struct {
+	t    *time.Timer
+	idle time.Duration
+}
+
+func (r *Reader) newTimer() *timer {
+	if r.opts.Idle <= 0 {
+		return &timer{}
+	}
+	return &timer{t: time.NewTimer(r.opts.Idle), idle: r.opts.Idle}
+}
+
+// C fires when nothing re-armed the timer for the idle time.
+func (t *timer) C() <-chan time.Time {
+	if t.t == nil {
+		return nil
+	}
+	return t.t.C
+}
+
+// Rearm starts the idle time anew.
+func (t *timer) Rearm() {
+	if t.t != nil {
+		t.t.Reset(t.idle)
+	}
+}
+
+// Stop releases the timer.
+func (t *timer) Stop() {
+	if t.t != nil {
+		t.t.Stop()
+	}
+}
