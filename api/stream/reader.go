@@ -1,12 +1,14 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"mime"
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -15,6 +17,8 @@ const (
 	DefaultMaxEvent = 16 << 20
 	// readSize is how much is read at once.
 	readSize = 16 << 10
+	// maxRetryAfter in seconds: what a server may reasonably ask for, a day.
+	maxRetryAfter = 24 * 60 * 60
 )
 
 // Options of a Reader.
@@ -44,9 +48,11 @@ type Reader struct {
 	opts   Options
 	body   io.Closer
 	status int
-	whole  bool // the answer is one JSON body
+	after  time.Duration // the Retry-After header
+	whole  bool          // the answer is one JSON body
 
 	chunks chan readResult // of the goroutine that reads
+	closed context.Context
 	quit   context.CancelFunc
 
 	parser   parser
@@ -66,26 +72,27 @@ func Open(ctx context.Context, resp *http.Response, opts Options) *Reader {
 		opts.MaxEvent = DefaultMaxEvent
 	}
 	mediaType, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	reading, quit := context.WithCancel(context.Background())
+	closed, quit := context.WithCancel(context.Background())
 	r := &Reader{
 		ctx: ctx, opts: opts, body: resp.Body, status: resp.StatusCode,
 		whole:  mediaType == "application/json" || resp.StatusCode >= http.StatusMultipleChoices,
-		chunks: make(chan readResult), quit: quit,
+		after:  retryAfter(resp.Header),
+		chunks: make(chan readResult), closed: closed, quit: quit,
 		parser: parser{max: opts.MaxEvent},
 	}
-	go read(reading, resp.Body, r.chunks)
+	go read(closed, resp.Body, r.chunks)
 	return r
 }
 
 // read hands over what it reads, one piece at a time. Of its two buffers one is being consumed while the other fills: a
 // piece is received only when the one before it has been copied.
-func read(ctx context.Context, body io.Reader, chunks chan<- readResult) {
+func read(closed context.Context, body io.Reader, chunks chan<- readResult) {
 	var buffers [2][readSize]byte
 	for i := 0; ; i = 1 - i {
 		n, err := body.Read(buffers[i][:])
 		select {
 		case chunks <- readResult{buffers[i][:n], err}:
-		case <-ctx.Done():
+		case <-closed.Done():
 			return
 		}
 		if err != nil {
@@ -93,6 +100,8 @@ func read(ctx context.Context, body io.Reader, chunks chan<- readResult) {
 		}
 	}
 }
+
+var errClosed = errors.New("stream: reader closed")
 
 // Close releases the connection and ends the reading. It may be called at any time, also while Next waits, which then
 // returns an error.
@@ -124,7 +133,7 @@ func (r *Reader) next() (Event, error) {
 	if r.whole {
 		return r.nextWhole()
 	}
-	idle := r.newTimer()
+	idle := newTimer(r.opts.Idle)
 	defer idle.Stop()
 	for {
 		ev, found, lines, err := r.parser.next()
@@ -176,7 +185,7 @@ func (r *Reader) nextWhole() (Event, error) {
 	if r.finished {
 		return Event{}, io.EOF
 	}
-	idle := r.newTimer()
+	idle := newTimer(r.opts.Idle)
 	defer idle.Stop()
 	var body []byte
 	for {
@@ -195,8 +204,8 @@ func (r *Reader) nextWhole() (Event, error) {
 	}
 }
 
-// wait returns the next piece. What has already come goes before silence, and silence before the context's end is told
-// only if both are not true at once.
+// wait returns the next piece. What has already come goes before silence, and the context's end before both: a turn that
+// has run into its ceiling must not look like one that is worth trying again.
 func (r *Reader) wait(idle *timer) ([]byte, error) {
 	if err := r.ctx.Err(); err != nil {
 		return nil, err
@@ -211,6 +220,8 @@ func (r *Reader) wait(idle *timer) ([]byte, error) {
 		return got.data, r.readError(got.err)
 	case <-r.ctx.Done():
 		return nil, r.ctx.Err()
+	case <-r.closed.Done():
+		return nil, errClosed
 	case <-idle.C():
 		if err := r.ctx.Err(); err != nil {
 			return nil, err
@@ -239,14 +250,19 @@ func (r *Reader) inspect(ev *Event) error {
 			FinishReason *string `json:"finish_reason"`
 		} `json:"choices"`
 	}
-	err := json.Unmarshal(ev.Data, &d)
+	_ = json.Unmarshal(ev.Data, &d) // what does not fit stays empty
 	if e := parseError(d.Error, r.status); e != nil {
-		return e
+		return r.withHeader(e)
 	}
+	valid := json.Valid(ev.Data)
 	if r.status >= http.StatusMultipleChoices || ev.Name == "error" {
-		return &Error{Status: r.status}
+		e := &Error{Status: r.status}
+		if valid {
+			e = parseError(ev.Data, r.status)
+		}
+		return r.withHeader(e)
 	}
-	if err != nil && ev.Whole {
+	if ev.Whole && !valid {
 		return ErrIncomplete
 	}
 	for _, c := range d.Choices {
@@ -259,37 +275,45 @@ func (r *Reader) inspect(ev *Event) error {
 	return nil
 }
 
-// timer measures silence; without a bound it never fires.
-type timer struct {
-	t    *time.Timer
-	idle time.Duration
-}
-
-func (r *Reader) newTimer() *timer {
-	if r.opts.Idle <= 0 {
-		return &timer{}
+// withHeader adds what an error's body does not tell.
+func (r *Reader) withHeader(e *Error) *Error {
+	if e == nil {
+		e = &Error{Status: r.status}
 	}
-	return &timer{t: time.NewTimer(r.opts.Idle), idle: r.opts.Idle}
+	e.RetryAfter = cmp.Or(e.RetryAfter, r.after)
+	return e
 }
 
-// C fires when nothing re-armed the timer for the idle time.
-func (t *timer) C() <-chan time.Time {
-	if t.t == nil {
-		return nil
+func retryAfter(h http.Header) time.Duration {
+	seconds, err := strconv.Atoi(h.Get("Retry-After"))
+	if err != nil || seconds < 0 || seconds > maxRetryAfter {
+		return 0
 	}
-	return t.t.C
+	return time.Duration(seconds) * time.Second
 }
 
-// Rearm starts the idle time anew.
-func (t *timer) Rearm() {
-	if t.t != nil {
-		t.t.Reset(t.idle)
-	}
-}
-
-// Stop releases the timer.
-func (t *timer) Stop() {
-	if t.t != nil {
-		t.t.Stop()
+// Collect reads to the end and assembles a chat completion. Each event goes to watch first, where that is not nil.
+// Beside an error it returns what had come by then, nil if that is nothing.
+func (r *Reader) Collect(watch func(Event)) (*Completion, error) {
+	var a Assembler
+	for {
+		ev, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return a.Completion()
+		}
+		if err != nil {
+			partial, _ := a.Completion()
+			return partial, err
+		}
+		if watch != nil {
+			watch(ev)
+		}
+		if ev.Heartbeat != nil {
+			continue
+		}
+		if err := a.Add(ev.Data); err != nil {
+			partial, _ := a.Completion()
+			return partial, err
+		}
 	}
 }

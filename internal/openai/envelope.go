@@ -8,6 +8,8 @@ type Envelope struct {
 	Model string
 	// Stream is the top-level "stream"; absent and null are false.
 	Stream bool
+	// IncludeUsage is "stream_options.include_usage": the caller wants usage as the last chunk of a stream.
+	IncludeUsage bool
 	// PreviousResponse says that "previous_response_id" names a stored response: only one backend knows it.
 	PreviousResponse bool
 
@@ -22,11 +24,90 @@ func (s Span) Found() bool { return s.End > 0 }
 
 // ParseEnvelope finds the exact top-level fields. Names in nested values or in another case do not count. Every error
 // is an *Error with status 400, code invalid_request and the parameter's name.
-func ParseEnvelope(body []byte) (Envelope, error) { panic("todo") }
+func ParseEnvelope(body []byte) (Envelope, error) {
+	var e Envelope
+	c := cursor{b: body}
+	if c.peek() != '{' {
+		return Envelope{}, badParam("model", "The request body must be one JSON object.")
+	}
+	var model, stream, duplicate = Span{}, Span{}, ""
+	for c.enter('{'); c.more('}'); {
+		switch string(c.name()) {
+		case "model":
+			if model.Found() {
+				duplicate = "model"
+			}
+			model = c.value()
+		case "stream":
+			if stream.Found() {
+				duplicate = "stream"
+			}
+			stream = c.value()
+		case "stream_options":
+			e.IncludeUsage = includesUsage(c.value().in(body))
+		case "previous_response_id":
+			e.PreviousResponse = !isNull(c.value().in(body))
+		default:
+			c.value()
+		}
+	}
+	if !c.end() {
+		return Envelope{}, badParam("model", "The request body is not one valid JSON object in UTF-8.")
+	}
+	if duplicate != "" {
+		return Envelope{}, badParam(duplicate, "The parameter is given more than once.")
+	}
+	return e.settle(body, model, stream)
+}
+
+// settle checks the values that were found.
+func (e Envelope) settle(body []byte, model, stream Span) (Envelope, error) {
+	switch value := model.in(body); {
+	case !model.Found():
+		return Envelope{}, badParam("model", "The parameter is missing.")
+	case !isString(value):
+		return Envelope{}, badParam("model", "The parameter must be a string.")
+	default:
+		e.model, e.Model = model, unquote(value)
+	}
+	if e.Model == "" {
+		return Envelope{}, badParam("model", "The parameter must not be empty.")
+	}
+	switch string(stream.in(body)) {
+	case "true":
+		e.Stream = true
+	case "", "null", "false":
+	default:
+		return Envelope{}, badParam("stream", "The parameter must be true or false.")
+	}
+	return e, nil
+}
+
+func includesUsage(options []byte) bool {
+	if len(options) == 0 || options[0] != '{' {
+		return false
+	}
+	include := false
+	c := cursor{b: options}
+	for c.enter('{'); c.more('}'); {
+		if string(c.name()) == "include_usage" {
+			include = string(c.value().in(options)) == "true"
+		} else {
+			c.value()
+		}
+	}
+	return include
+}
+
+func badParam(param, message string) *Error {
+	return &Error{Code: CodeInvalidRequest, Param: param, Message: message}
+}
 
 // Splice returns body, from which e was parsed, with only the value of "model" replaced. Nothing is copied: body must
 // not change while the result is in use.
-func (e *Envelope) Splice(body []byte, model string) Body { panic("todo") }
+func (e *Envelope) Splice(body []byte, model string) Body {
+	return Body{prefix: body[:e.model.Start], model: Quote(model), suffix: body[e.model.End:]}
+}
 
 // Body is a request body in segments. It is a value: each attempt takes its own reader.
 type Body struct{ prefix, model, suffix []byte }
@@ -35,4 +116,43 @@ type Body struct{ prefix, model, suffix []byte }
 func (b Body) Len() int64 { return int64(len(b.prefix) + len(b.model) + len(b.suffix)) }
 
 // Reader returns a fresh reader over the whole body; it serves http.Request.Body and GetBody, and is an io.WriterTo.
-func (b Body) Reader() io.ReadCloser { panic("todo") }
+func (b Body) Reader() io.ReadCloser {
+	return &bodyReader{rest: [3][]byte{b.prefix, b.model, b.suffix}}
+}
+
+// bodyReader reads one segment after the other.
+type bodyReader struct{ rest [3][]byte }
+
+// Read fills p from the segments.
+func (r *bodyReader) Read(p []byte) (int, error) {
+	n := 0
+	for i := range r.rest {
+		m := copy(p[n:], r.rest[i])
+		r.rest[i] = r.rest[i][m:]
+		n += m
+	}
+	if n == 0 && len(p) > 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// WriteTo writes the segments as they are, without a buffer between.
+func (r *bodyReader) WriteTo(w io.Writer) (int64, error) {
+	var total int64
+	for i, segment := range r.rest {
+		if len(segment) == 0 {
+			continue
+		}
+		n, err := w.Write(segment)
+		r.rest[i] = segment[n:]
+		total += int64(n)
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+// Close has nothing to close: the bytes belong to the request.
+func (r *bodyReader) Close() error { return nil }

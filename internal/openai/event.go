@@ -1,5 +1,7 @@
 package openai
 
+import "bytes"
+
 // EventKind says what a stream event means for the attempt that carries it.
 type EventKind uint8
 
@@ -15,8 +17,15 @@ const (
 	DoneEvent
 )
 
+var kindNames = [...]string{Prelude: "prelude", Token: "token", ErrorEvent: "error", DoneEvent: "done"}
+
 // String is the kind's word.
-func (k EventKind) String() string { panic("todo") }
+func (k EventKind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return "unknown"
+}
 
 // EventFacts is what one event says.
 type EventFacts struct {
@@ -30,5 +39,216 @@ type EventFacts struct {
 	Answer Answer
 }
 
-// JudgeEvent judges the data of one event; name is its event field. It does not allocate, apart from errors.
-func JudgeEvent(ep Endpoint, name, data []byte) EventFacts { panic("todo") }
+var doneWord = []byte("[DONE]")
+
+// JudgeEvent judges the data of one event; name is its event field. It does not allocate, apart from errors. Data that
+// is no JSON object is a Prelude, unless the event is named error.
+func JudgeEvent(ep Endpoint, name, data []byte) EventFacts {
+	if bytes.Equal(bytes.TrimSpace(data), doneWord) {
+		return EventFacts{Kind: DoneEvent}
+	}
+	c := cursor{b: data}
+	w := eventWalk{failed: string(name) == "error"}
+	w.walk(&c, ep)
+	if whole := c.end(); w.failed || !whole {
+		return w.faulty(data)
+	}
+	f := EventFacts{Finish: w.finish, Usage: w.usage, Model: w.model}
+	if w.token || w.finish {
+		f.Kind = Token
+	}
+	return f
+}
+
+// eventWalk gathers what one event says while the cursor passes over it.
+type eventWalk struct {
+	failed        bool // an error is in it
+	token, finish bool
+	usage         Usage
+	model         Span
+}
+
+func (w *eventWalk) walk(c *cursor, ep Endpoint) {
+	if c.peek() != '{' {
+		c.bad = true
+		return
+	}
+	var kind, delta, text []byte
+	for c.enter('{'); c.more('}'); {
+		switch name := c.name(); string(name) {
+		case "choices":
+			w.choices(c)
+		case "error":
+			w.failed = !isNull(c.value().in(c.b)) || w.failed
+		case "object":
+			w.failed = string(c.value().in(c.b)) == `"error"` || w.failed
+		case "usage":
+			w.usage.Merge(c.usage())
+		case "model":
+			w.noteModel(c)
+		case "message", "response": // where the other dialects keep model and usage
+			w.container(c)
+		case "type":
+			kind = c.value().in(c.b)
+		case "delta":
+			delta = c.value().in(c.b)
+		case "text", "arguments", "refusal", "partial_image_b64":
+			text = c.value().in(c.b)
+		default:
+			c.value()
+		}
+	}
+	switch ep {
+	case Responses:
+		w.responsesEvent(kind, filled(delta) || filled(text))
+	case Messages:
+		w.messagesEvent(kind, delta)
+	}
+}
+
+func (w *eventWalk) noteModel(c *cursor) {
+	if at := c.value(); isString(at.in(c.b)) {
+		w.model = at
+	}
+}
+
+// container looks into "response" of the responses dialect and "message" of the messages dialect.
+func (w *eventWalk) container(c *cursor) {
+	if c.peek() != '{' {
+		c.value()
+		return
+	}
+	for c.enter('{'); c.more('}'); {
+		switch string(c.name()) {
+		case "model":
+			w.noteModel(c)
+		case "usage":
+			w.usage.Merge(c.usage())
+		default:
+			c.value()
+		}
+	}
+}
+
+// choices walks over the choices of a chunk.
+func (w *eventWalk) choices(c *cursor) {
+	if c.peek() != '[' {
+		c.value()
+		return
+	}
+	for c.enter('['); c.more(']'); {
+		if c.peek() != '{' {
+			c.value()
+			continue
+		}
+		for c.enter('{'); c.more('}'); {
+			switch string(c.name()) {
+			case "delta", "message":
+				w.delta(c)
+			case "text":
+				w.token = filled(c.value().in(c.b)) || w.token
+			case "finish_reason":
+				w.finish = filled(c.value().in(c.b)) || w.finish
+			default:
+				c.value()
+			}
+		}
+	}
+}
+
+// delta walks over the delta of a chat chunk. Every member counts that a model generates.
+func (w *eventWalk) delta(c *cursor) {
+	if c.peek() != '{' {
+		c.value()
+		return
+	}
+	for c.enter('{'); c.more('}'); {
+		switch string(c.name()) {
+		case "content", "reasoning", "reasoning_content", "reasoning_details",
+			"refusal", "audio", "tool_calls", "function_call":
+			w.token = filled(c.value().in(c.b)) || w.token
+		default:
+			c.value()
+		}
+	}
+}
+
+// responsesEvent judges by the type of an event of /v1/responses.
+func (w *eventWalk) responsesEvent(kind []byte, content bool) {
+	if !isString(kind) {
+		return
+	}
+	switch kind = kind[1 : len(kind)-1]; string(kind) {
+	case "error", "response.failed":
+		w.failed = true
+	case "response.completed", "response.incomplete":
+		w.finish = true
+	case "response.output_item.done", "response.content_part.done":
+		w.token = true // a server may send an item whole, without deltas
+	default:
+		w.token = content && (bytes.HasSuffix(kind, []byte(".delta")) || bytes.HasSuffix(kind, []byte(".done")) ||
+			bytes.HasSuffix(kind, []byte(".partial_image")))
+	}
+}
+
+// messagesEvent judges by the type of an event of /v1/messages.
+func (w *eventWalk) messagesEvent(kind, delta []byte) {
+	switch string(kind) {
+	case `"error"`:
+		w.failed = true
+	case `"message_stop"`:
+		w.finish = true
+	case `"content_block_delta"`, `"message_delta"`:
+		w.messagesDelta(delta)
+	}
+}
+
+func (w *eventWalk) messagesDelta(delta []byte) {
+	if len(delta) == 0 || delta[0] != '{' {
+		return
+	}
+	c := cursor{b: delta}
+	for c.enter('{'); c.more('}'); {
+		switch string(c.name()) {
+		case "text", "thinking", "partial_json", "signature", "citation", "citations":
+			w.token = filled(c.value().in(delta)) || w.token
+		case "stop_reason":
+			w.finish = filled(c.value().in(delta)) || w.finish
+		default:
+			c.value()
+		}
+	}
+}
+
+// faulty judges an event that carries an error, or whose data is no JSON object.
+func (w *eventWalk) faulty(data []byte) EventFacts {
+	if !w.failed {
+		return EventFacts{}
+	}
+	f, ok := findError(unwrapResponse(data))
+	if !ok {
+		f = foreignError{message: string(data)}
+	}
+	return EventFacts{Kind: ErrorEvent, Answer: judgeError(&f, Failed)}
+}
+
+// unwrapResponse returns the response object within an event of /v1/responses whose error stands in there.
+func unwrapResponse(data []byte) []byte {
+	inner := data
+	c := cursor{b: data}
+	for c.enter('{'); c.more('}'); {
+		switch string(c.name()) {
+		case "error":
+			if !isNull(c.value().in(data)) {
+				return data
+			}
+		case "response":
+			if at := c.value(); len(at.in(data)) > 0 && data[at.Start] == '{' {
+				inner = at.in(data)
+			}
+		default:
+			c.value()
+		}
+	}
+	return inner
+}

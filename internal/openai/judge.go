@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"net/http"
 	"time"
 )
@@ -31,8 +32,18 @@ const (
 	Unsupported
 )
 
+var classNames = [...]string{
+	Success: "Success", Refused: "Refused", Failed: "Failed", Invalid: "Invalid", Rejected: "Rejected",
+	TooLong: "TooLong", Misconfigured: "Misconfigured", Forbidden: "Forbidden", Unsupported: "Unsupported",
+}
+
 // String is the class's word in tests and spans.
-func (c Class) String() string { panic("todo") }
+func (c Class) String() string {
+	if int(c) < len(classNames) {
+		return classNames[c]
+	}
+	return "unknown"
+}
 
 // Answer is what a status, a body or an error event says.
 type Answer struct {
@@ -45,7 +56,7 @@ type Answer struct {
 	HasRetryAfter bool
 	// Quota says that an account is empty (insufficient_quota), which waiting seconds will not cure.
 	Quota bool
-	// Reason says in our own words what was seen, such as "HTML with status 200"; for logs and spans.
+	// Reason says in our own words what was seen, such as "HTML instead of an answer"; for logs and spans.
 	Reason string
 }
 
@@ -62,24 +73,80 @@ type Response struct {
 
 // JudgeStatus judges an answer whose status is not 2xx, with the error in its body. For a 2xx it returns Success and
 // has not looked at the body: that is JudgeBody's, or JudgeEvent's.
-func JudgeStatus(r *Response) Answer { panic("todo") }
-
-// BodyFacts is what one whole JSON body says.
-type BodyFacts struct {
-	Answer Answer
-	Usage  Usage
-	// Model is the value of the answer's model, quotes included.
-	Model Span
+func JudgeStatus(r *Response) Answer {
+	if r.Status >= 200 && r.Status <= 299 {
+		return Answer{Class: Success, Status: r.Status}
+	}
+	f, _ := findError(r.Body)
+	a := Answer{Class: classOf(r.Status, &f), Status: r.Status, Quota: f.quota()}
+	switch {
+	case a.Class == Refused:
+		a.RetryAfter, a.HasRetryAfter = ParseRetryAfter(r.Header, r.Now)
+	case r.Status == http.StatusServiceUnavailable:
+		a.RetryAfter, a.HasRetryAfter = explicitRetryAfter(r.Header, r.Now)
+		if a.HasRetryAfter || saysBusy(r.Body) {
+			a.Class = Refused
+		}
+	case r.Status == http.StatusNotFound && r.PreviousResponse:
+		a.Class = Rejected
+	}
+	a.Reason = reasonOf(a.Class)
+	return a
 }
 
-// Usage counts tokens; Known is false where the backend told nothing.
-type Usage struct {
-	Prompt, Completion int64
-	Known              bool
+// classOf is the outcome table by status; the error in the body decides where a status means several things.
+func classOf(status int, f *foreignError) Class {
+	switch status {
+	case http.StatusTooManyRequests, statusOverloaded:
+		return Refused
+	case http.StatusServiceUnavailable:
+		if f.says("backend_saturated", "overloaded", "overloaded_error") || saysBusy([]byte(f.message)) {
+			return Refused
+		}
+	case http.StatusBadRequest:
+		if f.tooLong() {
+			return TooLong
+		}
+	case http.StatusUnauthorized, http.StatusPaymentRequired:
+		return Misconfigured
+	case http.StatusForbidden:
+		return Forbidden
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		return Unsupported
+	case http.StatusRequestTimeout, http.StatusTooEarly, statusClientClosed:
+		return Failed
+	}
+	switch status / 100 {
+	case 3:
+		return Misconfigured // redirects are never followed
+	case 4:
+		return Rejected
+	default:
+		return Failed
+	}
 }
 
-// JudgeBody judges the whole body of a 2xx to a request that did not stream, by its content, whatever its type says.
-func JudgeBody(ep Endpoint, body []byte) BodyFacts { panic("todo") }
+var reasons = [...]string{
+	Success: "", Refused: "full, loading or throttling", Failed: "the backend failed", Invalid: "no answer in the body",
+	Rejected: "the request was rejected", TooLong: "the context window is too small",
+	Misconfigured: "our credential, account or URL was refused", Forbidden: "forbidden",
+	Unsupported: "the backend does not serve this endpoint",
+}
+
+func reasonOf(c Class) string { return reasons[c] }
+
+// judgeError judges an error inside a 200, by the status that it carries or stands for. An error that tells nothing
+// is of the class unknown.
+func judgeError(f *foreignError, unknown Class) Answer {
+	a := Answer{Class: unknown, Status: f.impliedStatus(), Quota: f.quota()}
+	if f.tooLong() {
+		a.Class = TooLong
+	} else if a.Status != 0 {
+		a.Class = classOf(a.Status, f)
+	}
+	a.Reason = "an error inside a 200: " + reasonOf(a.Class)
+	return a
+}
 
 // Shape is what a body is, judged by its content.
 type Shape uint8
@@ -87,10 +154,37 @@ type Shape uint8
 // Shapes.
 const (
 	ShapeUnknown Shape = iota // more bytes are needed
-	ShapeJSON                 // begins like a JSON value
+	ShapeJSON                 // begins like a JSON object or array
 	ShapeSSE                  // begins like a field or a comment of an event stream
 	ShapeOther                // HTML, text, anything else
 )
 
-// Sniff judges a 2xx body by its first bytes; final says that there are no more.
-func Sniff(prefix []byte, final bool) Shape { panic("todo") }
+// Sniff judges a 2xx body by its first bytes; final says that there are no more. An empty body is ShapeOther.
+func Sniff(prefix []byte, final bool) Shape {
+	const mark = "\ufeff"
+	rest := bytes.TrimLeft(bytes.TrimPrefix(prefix, []byte(mark)), " \t\r\n")
+	switch {
+	case len(rest) == 0:
+		// Nothing to see yet.
+	case rest[0] == '{' || rest[0] == '[':
+		return ShapeJSON
+	case rest[0] == ':':
+		return ShapeSSE
+	}
+	undecided := len(rest) == 0 || len(prefix) < len(mark) && bytes.HasPrefix([]byte(mark), prefix)
+	for _, field := range [...]string{"data", "event", "id", "retry"} {
+		n := min(len(rest), len(field))
+		if string(rest[:n]) != field[:n] {
+			continue
+		}
+		if len(rest) == n {
+			undecided = true
+		} else if rest[n] == ':' || rest[n] == '\n' || rest[n] == '\r' {
+			return ShapeSSE
+		}
+	}
+	if undecided && !final {
+		return ShapeUnknown
+	}
+	return ShapeOther
+}
