@@ -1,0 +1,162 @@
+package breaker
+
+import (
+	"slices"
+	"time"
+
+	"github.com/spillway-dev/spillway/internal/pin"
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+// minProbeBound lets an unloaded model load while a probe waits for its token.
+const minProbeBound = 2 * time.Minute
+
+// config is what a table says about one backend id. It is immutable.
+type config struct {
+	backend   *table.Backend // of the first route by key
+	namespace string
+	names     []string // sorted
+	threshold [classes]int
+	cooldown  [classes]time.Duration
+	pinned    []naming // the routes with pins
+}
+
+// naming is one entry of one route's chain.
+type naming struct {
+	route *table.Route
+	name  string
+}
+
+// restedAt says whether an active pin of any route rests the backend at a wall time.
+func (c *config) restedAt(wall time.Time) bool {
+	for _, n := range c.pinned {
+		if slices.Contains(pin.Resting(n.route, wall), n.name) {
+			return true
+		}
+	}
+	return false
+}
+
+// nextPin returns the first wall time after now at which a pin of the backend's routes starts or ends; zero for none.
+func (c *config) nextPin(now time.Time) time.Time {
+	var next time.Time
+	for _, n := range c.pinned {
+		for i := range n.route.Pins {
+			for _, at := range []time.Time{n.route.Pins[i].StartsAt, n.route.Pins[i].ExpiresAt} {
+				if at.After(now) && (next.IsZero() || at.Before(next)) {
+					next = at
+				}
+			}
+		}
+	}
+	return next
+}
+
+// probeBound is how long a recovery probe may wait for its first token.
+func (c *config) probeBound() time.Duration {
+	s := c.backend.Saturation
+	return max(s.SlowAfter+s.ColdStartGrace, minProbeBound)
+}
+
+// lease is how long a probe keeps its place. It is longer than any probe that ends by itself.
+func (c *config) lease() time.Duration {
+	bound := max(c.probeBound(), c.backend.Saturation.NonStreamingSlowAfter)
+	return bound + bound/10
+}
+
+// configs reads a table by backend id.
+func configs(t *table.Table) map[table.BackendID]*config {
+	byID := map[table.BackendID]*config{}
+	for _, route := range t.Routes() {
+		for i := range route.Chain {
+			b := &route.Chain[i]
+			c := byID[b.ID]
+			if c == nil {
+				c = &config{
+					backend:   b,
+					namespace: route.Namespace,
+					threshold: [classes]int{b.Failure.Threshold, b.Saturation.Threshold},
+					cooldown:  [classes]time.Duration{b.Failure.Cooldown, b.Saturation.Cooldown},
+				}
+				byID[b.ID] = c
+			}
+			c.merge(route, b)
+		}
+	}
+	return byID
+}
+
+// merge adds one more naming. The compiler gives every route of one backend the same limits, but shards arrive one by
+// one: meanwhile the smallest holds.
+func (c *config) merge(route *table.Route, b *table.Backend) {
+	if at, found := slices.BinarySearch(c.names, b.Name); !found {
+		c.names = slices.Insert(c.names, at, b.Name)
+	}
+	c.threshold[failing] = min(c.threshold[failing], b.Failure.Threshold)
+	c.threshold[saturated] = min(c.threshold[saturated], b.Saturation.Threshold)
+	c.cooldown[failing] = min(c.cooldown[failing], b.Failure.Cooldown)
+	c.cooldown[saturated] = min(c.cooldown[saturated], b.Saturation.Cooldown)
+	if len(route.Pins) > 0 {
+		c.pinned = append(c.pinned, naming{route, b.Name})
+	}
+}
+
+// Apply takes a new table: the state of every id that it names is kept, under the new thresholds, cooldowns, groups and
+// pins; all others are dropped. It is made to be passed to table.Store.OnSwap.
+func (r *Registry) Apply(t *table.Table) {
+	byID := configs(t) // the long part, outside of the lock
+	next := make(map[table.BackendID]*backend, len(byID))
+	groups := map[string][]*backend{}
+
+	r.mu.Lock()
+	defer r.unlock()
+	now := r.clock.Monotonic()
+	old := *r.index.Load()
+	var added []*backend
+	for id, c := range byID {
+		b := old[id]
+		if b == nil {
+			b = &backend{id: id}
+			b.calm.Store(true)
+			added = append(added, b)
+		}
+		b.cfg = c
+		next[id] = b
+		if g := c.backend.Group; g != "" {
+			groups[g] = append(groups[g], b)
+		}
+	}
+	for id, b := range old {
+		if next[id] == nil {
+			r.drop(b)
+		}
+	}
+	r.index.Store(&next)
+	r.groups = sortGroups(groups)
+	r.adoptKnown(added, now)
+	r.wakeRun()
+}
+
+// drop forgets a backend that no table names. Requests that are out or queued for it go on; their results count nowhere.
+func (r *Registry) drop(b *backend) {
+	b.calm.Store(false)
+	b.gone = true
+	for _, j := range b.jobs {
+		j.stop()
+	}
+	if _, listed := r.active[b]; listed {
+		delete(r.active, b)
+		r.changed(false)
+	}
+}
+
+func sortGroups(groups map[string][]*backend) map[string][]*backend {
+	for name, members := range groups {
+		if len(members) < 2 {
+			delete(groups, name)
+			continue
+		}
+		slices.SortFunc(members, byID)
+	}
+	return groups
+}

@@ -1,0 +1,203 @@
+package breaker
+
+import (
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+// class indexes the two kinds of trouble, which are counted and cooled apart.
+type class int
+
+const (
+	failing class = iota
+	saturated
+	classes
+)
+
+func classOf(reason Reason) class {
+	if reason.Saturation() {
+		return saturated
+	}
+	return failing
+}
+
+// countLife is how long a count lives after its last event, unless the cooldown is longer. At one call a minute a dead
+// backend must open too.
+const countLife = time.Hour
+
+// backend is the breaker of one backend id. All but the atomics is guarded by Registry.mu.
+type backend struct {
+	id table.BackendID
+
+	// calm says that the breaker is closed and that nothing is counted, here or by a peer: admission and good answers
+	// need no lock. It is cleared before generation changes and set after.
+	calm atomic.Bool
+	// generation counts the openings and closings that this process saw, its own and adopted ones. A permit carries the
+	// one it was admitted in. The Lamport epoch cannot serve for that: it is forgotten with the last record.
+	generation atomic.Uint64
+	// lastToken is the monotonic time of the last token seen from the backend, in nanoseconds; 0 is never.
+	lastToken atomic.Int64
+
+	cfg    *config
+	gone   bool // no table names it any more
+	counts [classes]count
+	open   [classes]opening
+	// refusals is the exponent of the cooldown for refusals without a Retry-After.
+	refusals uint
+	probe    *Permit // the one probe that is out, or nil
+	marks    map[string]*mark
+	opened   chan struct{} // closed at the next opening; nil when nobody waits
+
+	rank     int // of this proxy for the backend, valid for ranked
+	ranked   uint64
+	epoch    uint64
+	lastGood uint64
+	origin   string              // who made the last transition: tells concurrent openings of one epoch apart
+	merged   map[string]struct{} // peers whose opening of this very epoch has been merged
+	since    time.Time           // wall
+	// listedUntil keeps a closed breaker, or a cleared count, in the records so that the peers hear of it.
+	listedUntil time.Duration
+
+	// lastEndpoint is the dialect that last failed.
+	lastEndpoint string
+	// awaitsCaller: a settled answer said that only a real request can tell; none of ours before notBefore.
+	awaitsCaller bool
+	notBefore    time.Duration
+	wanted       map[Purpose]string // suspicion and cold start that Run is to begin, with the endpoint
+	jobs         map[Purpose]*job   // those that are running
+}
+
+type count struct {
+	n    int
+	last time.Duration // of the last event
+}
+
+// opening is one class of trouble that holds the breaker open.
+type opening struct {
+	on      bool
+	until   time.Duration
+	reason  Reason
+	message string
+}
+
+// mark is a pair of backend and endpoint that is passed over.
+type mark struct {
+	until   time.Duration
+	message string
+	trial   *Permit // the last resort that is out, or nil
+}
+
+func byID(a, b *backend) int { return strings.Compare(string(a.id), string(b.id)) }
+
+func (b *backend) isOpen() bool { return b.open[failing].on || b.open[saturated].on }
+
+func (b *backend) state() State {
+	switch {
+	case !b.isOpen():
+		return Closed
+	case b.probe != nil:
+		return HalfOpen
+	}
+	return Open
+}
+
+// leading is the class whose retryAt holds: the later one.
+func (b *backend) leading() class {
+	f, s := b.open[failing], b.open[saturated]
+	if s.on && (!f.on || s.until >= f.until) {
+		return saturated
+	}
+	return failing
+}
+
+// retryAt is meaningful for an open breaker alone.
+func (b *backend) retryAt() time.Duration { return b.open[b.leading()].until }
+
+// set opens the breaker for one class or extends it; it never shortens.
+func (b *backend) set(c class, o opening) {
+	o.on = true
+	if b.open[c].on {
+		o.until = max(o.until, b.open[c].until)
+	}
+	b.open[c] = o
+}
+
+// shut takes the breaker out of every class.
+func (b *backend) shut() { b.open = [classes]opening{} }
+
+// refresh lets go of what has run out: counts, marks, the lease of a probe that never ended, and the memory of a breaker
+// that has nothing to tell any more.
+func (r *Registry) refresh(b *backend, now time.Duration) {
+	for c := range b.counts {
+		if b.counts[c].n > 0 && now-b.counts[c].last > max(b.cfg.cooldown[c], countLife) {
+			b.counts[c] = count{}
+			r.changed(true)
+		}
+	}
+	for endpoint, m := range b.marks {
+		if now >= m.until {
+			delete(b.marks, endpoint)
+			r.changed(false)
+		}
+	}
+	if b.probe != nil && now >= b.probe.expires {
+		r.freeProbe(b)
+	}
+	r.rest(b, now)
+}
+
+// rest notes whether the breaker is calm, and whether anybody must still look at it.
+func (r *Registry) rest(b *backend, now time.Duration) {
+	b.calm.Store(!b.gone && r.quiet(b))
+	idle := b.calm.Load() && now >= b.listedUntil && len(b.jobs) == 0 && len(b.wanted) == 0
+	if !idle && !b.gone {
+		r.active[b] = struct{}{}
+		return
+	}
+	delete(r.active, b)
+	if !r.named(b) {
+		// An absence from the reports says nothing. A breaker that left them starts over, as in a proxy that never knew
+		// it: else a newcomer's first epoch would be taken for old news.
+		b.epoch, b.lastGood, b.origin, b.merged = 0, 0, "", nil
+	}
+}
+
+func (r *Registry) quiet(b *backend) bool {
+	if b.isOpen() || b.probe != nil || len(b.marks) > 0 {
+		return false
+	}
+	for c := range classes {
+		if r.total(b, c) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// total is the consecutive count of the fleet: one's own and those that live peers reported since the last good answer.
+func (r *Registry) total(b *backend, c class) int {
+	n := b.counts[c].n
+	for _, p := range r.peers {
+		if rec, known := p.records[b.id]; known && rec.LastGood == b.lastGood {
+			n += rec.count(c)
+		}
+	}
+	return n
+}
+
+func (rec *Record) count(c class) int {
+	if c == saturated {
+		return rec.Saturations
+	}
+	return rec.Failures
+}
+
+// freeProbe gives the place of a probe back. The breaker stays open with its retryAt.
+func (r *Registry) freeProbe(b *backend) {
+	from := b.state()
+	b.probe = nil
+	r.note(b, from)
+}

@@ -1,0 +1,226 @@
+package breaker
+
+import (
+	"fmt"
+	"time"
+)
+
+// settle takes the result of one request to where it belongs: the probe that was waited for, news from before the last
+// opening or closing, or evidence of the present.
+func (r *Registry) settle(p *Permit, res Result) {
+	b, now := p.backend, r.clock.Monotonic()
+	if p.trial != nil {
+		p.trial.trial = nil
+	}
+	if b.gone {
+		if b.probe == p {
+			b.probe = nil
+		}
+		return
+	}
+	r.refresh(b, now)
+	defer r.rest(b, now)
+	switch {
+	case b.probe == p && p.generation == b.generation.Load():
+		r.endProbe(p, res)
+	case b.probe == p:
+		r.freeProbe(b)
+	case p.probe.Load(): // its place was taken back
+	case p.generation != b.generation.Load():
+		b.extend(res, now)
+	default:
+		r.weigh(p, res, now)
+	}
+}
+
+// weigh takes the result of a request of the present generation.
+func (r *Registry) weigh(p *Permit, res Result, now time.Duration) {
+	b := p.backend
+	switch res.Kind {
+	case Success:
+		r.good(p, now)
+	case Silent:
+		r.silent(p, res, now)
+	case Failed:
+		r.bump(p, failing, now)
+		r.openAtThreshold(b, failing, res, now)
+	case Refused:
+		b.lastEndpoint = p.endpoint
+		from := b.state()
+		b.refusals = 0
+		b.set(saturated, b.refusal(res, now))
+		r.opened(b, from, saturated)
+	case Misconfigured:
+		b.lastEndpoint = p.endpoint
+		from := b.state()
+		b.set(failing, b.opening(res, now))
+		r.opened(b, from, failing)
+	case EndpointMissing:
+		r.mark(p, res, now)
+	}
+}
+
+// good takes a good answer: a complete one, or the first token of a probe. It closes what is open.
+func (r *Registry) good(p *Permit, now time.Duration) {
+	b := p.backend
+	r.clear(b, now)
+	delete(b.wanted, ColdStart)
+	if _, marked := b.marks[p.endpoint]; marked {
+		delete(b.marks, p.endpoint)
+		r.changed(false)
+	}
+	if !b.isOpen() {
+		return
+	}
+	from, over := b.state(), b.open[b.leading()]
+	causes := b.open[saturated].on && r.cause(b) == nil
+	if b.probe == p {
+		b.probe = nil
+	}
+	b.shut()
+	b.refusals = 0
+	r.closed(b, from, over)
+	if causes {
+		r.closeGroup(b)
+	}
+}
+
+// silent takes a crossing of slowAfter.
+func (r *Registry) silent(p *Permit, res Result, now time.Duration) {
+	b := p.backend
+	if b.answers(res, now) {
+		return
+	}
+	r.bump(p, saturated, now)
+	r.openAtThreshold(b, saturated, res, now)
+	r.wantColdStart(p)
+}
+
+// answers says that somebody else's answer is in progress: the backend has few slots, and this proxy saw a token from it
+// within the time that the silent one waited.
+func (b *backend) answers(res Result, now time.Duration) bool {
+	limit := res.SlowAfter
+	if limit <= 0 {
+		limit = b.cfg.backend.Saturation.SlowAfter
+	}
+	last := time.Duration(b.lastToken.Load())
+	return b.cfg.backend.MaxInFlight > 0 && last > 0 && now-last <= limit
+}
+
+// bump counts one event. A count that leaves zero is urgent: peers add it to theirs.
+func (r *Registry) bump(p *Permit, c class, now time.Duration) {
+	b := p.backend
+	b.lastEndpoint = p.endpoint
+	b.counts[c] = count{n: b.counts[c].n + 1, last: now}
+	r.changed(b.counts[c].n == 1)
+}
+
+func (r *Registry) openAtThreshold(b *backend, c class, res Result, now time.Duration) {
+	if r.total(b, c) < b.cfg.threshold[c] {
+		return
+	}
+	from := b.state()
+	b.set(c, b.opening(res, now))
+	r.opened(b, from, c)
+}
+
+// opened makes an opening known, and spreads saturation to the group.
+func (r *Registry) opened(b *backend, from State, c class) {
+	r.transition(b, from)
+	if c == saturated {
+		r.saturateGroup(b)
+	}
+}
+
+// extend takes news from before the last opening or closing. It neither closes nor re-opens; what is open for the same
+// kind of trouble stays so for longer.
+func (b *backend) extend(res Result, now time.Duration) {
+	var o opening
+	switch res.Kind {
+	case Silent, Failed, Misconfigured:
+		o = b.opening(res, now)
+	case Refused:
+		o = b.refusal(res, now)
+	default:
+		return
+	}
+	open := &b.open[classOf(o.reason)]
+	if open.on {
+		open.until = max(open.until, o.until)
+	}
+}
+
+// mark passes over one pair of backend and endpoint.
+func (r *Registry) mark(p *Permit, res Result, now time.Duration) {
+	b := p.backend
+	if b.marks == nil {
+		b.marks = map[string]*mark{}
+	}
+	b.marks[p.endpoint] = &mark{until: now + b.cfg.cooldown[failing], message: b.message(res)}
+	r.changed(true)
+}
+
+// opening is what a result of a class with a plain cooldown opens the breaker for.
+func (b *backend) opening(res Result, now time.Duration) opening {
+	o := opening{reason: ReasonFailing, message: b.message(res)}
+	switch res.Kind {
+	case Silent:
+		o.reason = ReasonSaturated
+	case Misconfigured:
+		o.reason = ReasonMisconfigured
+	}
+	o.until = now + b.cfg.cooldown[classOf(o.reason)]
+	return o
+}
+
+// refusal is what an explicit refusal opens the breaker for.
+func (b *backend) refusal(res Result, now time.Duration) opening {
+	o := opening{reason: ReasonRefused, message: b.message(res)}
+	switch {
+	case res.Quota:
+		o.reason = ReasonQuota
+		o.until = now + b.cfg.cooldown[saturated]
+	case res.RetryAfter > 0:
+		o.until = now + min(res.RetryAfter, MaxRetryAfter)
+	default:
+		o.until = now + b.refusalCooldown()
+	}
+	return o
+}
+
+// refusalCooldown doubles from the failure cooldown up to the saturation cooldown.
+func (b *backend) refusalCooldown() time.Duration {
+	d, longest := b.cfg.cooldown[failing], b.cfg.cooldown[saturated]
+	for range b.refusals {
+		if d >= longest {
+			break
+		}
+		d = min(2*d, longest)
+	}
+	return d
+}
+
+// message is the sentence that people read in status. It names no host.
+func (b *backend) message(res Result) string {
+	if res.Message != "" {
+		return res.Message
+	}
+	switch res.Kind {
+	case Silent:
+		limit := res.SlowAfter
+		if limit <= 0 {
+			limit = b.cfg.backend.Saturation.SlowAfter
+		}
+		return fmt.Sprintf("no first token within %s", limit)
+	case Refused:
+		if res.Quota {
+			return "the account's quota is spent"
+		}
+		return "refused for want of capacity"
+	case Misconfigured:
+		return "refused our credentials or redirected us"
+	case EndpointMissing:
+		return "does not serve this endpoint"
+	}
+	return "wrong answers or none"
+}

@@ -1,0 +1,296 @@
+package breaker
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+const (
+	// maxCounter bounds the Lamport counters that are believed: beyond it, adding one would wrap some day.
+	maxCounter = 1 << 62
+	// maxCount bounds a count that is believed.
+	maxCount = 1 << 20
+)
+
+// peer is the newest report of another proxy.
+type peer struct {
+	at      time.Duration // when it was adopted
+	records map[table.BackendID]Record
+}
+
+// SetPeers names the live, non-draining proxies, this one included unless it drains. The highest rendezvous hash of
+// (backend, pod) probes. Without a call, or with an empty list, this proxy probes alone.
+func (r *Registry) SetPeers(live []string) {
+	r.mu.Lock()
+	defer r.unlock()
+	r.live = slices.Sorted(slices.Values(live))
+	r.ranked++
+	r.wakeRun()
+}
+
+// rankOf is this proxy's place among those that may probe b: 0 probes, the next takes over when no news comes. ok is
+// false for a proxy that is not to probe.
+func (r *Registry) rankOf(b *backend) (rank int, ok bool) {
+	if len(r.live) == 0 {
+		return 0, true
+	}
+	if b.ranked != r.ranked {
+		b.ranked, b.rank = r.ranked, rendezvous(b.id, r.self, r.live)
+	}
+	return b.rank, b.rank >= 0
+}
+
+// rendezvous returns how many of the pods come before self by the hash of (backend, pod), or -1 when self is not one.
+func rendezvous(id table.BackendID, self string, pods []string) int {
+	if !slices.Contains(pods, self) {
+		return -1
+	}
+	own, rank := weight(id, self), 0
+	for _, pod := range pods {
+		if w := weight(id, pod); w > own || w == own && pod < self {
+			rank++
+		}
+	}
+	return rank
+}
+
+func weight(id table.BackendID, pod string) uint64 {
+	sum := sha256.Sum256([]byte(string(id) + "\x00" + pod))
+	return binary.BigEndian.Uint64(sum[:8])
+}
+
+// Adopt takes all records of one peer's newest report, in place of its last one. Only what is newer is adopted. The
+// reader's own name is meant for the start: it brings back what this pod knew before a restart.
+func (r *Registry) Adopt(name string, records []Record) {
+	r.mu.Lock()
+	defer r.unlock()
+	now := r.clock.Monotonic()
+	next := &peer{at: now, records: make(map[table.BackendID]Record, len(records))}
+	for _, rec := range records {
+		if rec.sane() {
+			next.records[rec.ID] = rec
+		}
+	}
+	previous := r.peers[name]
+	if previous == nil {
+		previous = &peer{}
+	}
+	if name != r.self {
+		r.peers[name] = next
+	}
+	for _, id := range union(next.records, previous.records) {
+		b := r.lookup(id)
+		if b == nil {
+			continue // believed only for backends in the reader's own table
+		}
+		r.refresh(b, now)
+		if rec, named := next.records[id]; named {
+			r.adopt(b, name, rec, now)
+			r.joinCounts(b, previous.records[id], rec, now)
+		}
+		r.rest(b, now)
+	}
+}
+
+// Forget drops a peer that is no longer live: its counts add up no more. What was adopted stays.
+func (r *Registry) Forget(name string) {
+	r.mu.Lock()
+	defer r.unlock()
+	gone := r.peers[name]
+	if gone == nil {
+		return
+	}
+	delete(r.peers, name)
+	now := r.clock.Monotonic()
+	for id := range gone.records {
+		if b := r.lookup(id); b != nil {
+			r.rest(b, now)
+		}
+	}
+}
+
+// adoptKnown gives backends that are new in the table what the peers' reports already said of them.
+func (r *Registry) adoptKnown(added []*backend, now time.Duration) {
+	names := slices.Sorted(maps.Keys(r.peers))
+	slices.SortFunc(added, byID)
+	for _, b := range added {
+		for _, name := range names {
+			p := r.peers[name]
+			if rec, named := p.records[b.id]; named {
+				rec.Remaining = max(0, rec.Remaining-(now-p.at))
+				r.adopt(b, name, rec, now)
+				r.rest(b, now)
+			}
+		}
+	}
+}
+
+// adopt takes what is newer than one's own knowledge: a later good answer, a later epoch; at the same epoch Open beats
+// Closed, and of two openings the later retryAt holds.
+func (r *Registry) adopt(b *backend, name string, rec Record, now time.Duration) {
+	if rec.LastGood > b.lastGood {
+		b.lastGood = rec.LastGood
+		if b.counts != [classes]count{} {
+			b.counts = [classes]count{}
+			r.changed(true)
+		}
+	}
+	if name == r.self && rec.LastGood == b.lastGood {
+		b.restore(&rec, now)
+	}
+	open := rec.State != Closed
+	switch {
+	case rec.Epoch > b.epoch, rec.Epoch == b.epoch && rec.Epoch > 0 && open && !b.isOpen():
+		r.take(b, name, rec, now)
+	case rec.Epoch == b.epoch && open && b.isOpen() && name != r.self:
+		r.mergeTie(b, name, rec, now)
+	}
+}
+
+// restore brings back the counts that this pod had before a restart.
+func (b *backend) restore(rec *Record, now time.Duration) {
+	for c := range classes {
+		if n := rec.count(c); n > b.counts[c].n {
+			b.counts[c] = count{n: n, last: now}
+		}
+	}
+}
+
+// take replaces one's own state by a peer's newer one.
+func (r *Registry) take(b *backend, name string, rec Record, now time.Duration) {
+	from, over := b.state(), b.open[b.leading()]
+	b.epoch, b.origin, b.merged = rec.Epoch, name, nil
+	wasOpen := b.isOpen()
+	b.shut()
+	if rec.State == Closed {
+		if !wasOpen {
+			return // nothing but the epoch is new
+		}
+		b.refusals = 0
+		b.listedUntil = now + b.cfg.cooldown[classOf(over.reason)]
+	} else {
+		b.merged = map[string]struct{}{name: {}}
+		b.open[classOf(rec.Reason)] = b.adoptable(rec, now)
+	}
+	b.since = rec.Since
+	r.moved(b, from, over.reason, true)
+}
+
+// mergeTie joins two openings that proxies made at the same epoch, unknown to each other. Each peer's is merged once:
+// what travels as remaining time grows by its journey, and must not go back and forth.
+func (r *Registry) mergeTie(b *backend, name string, rec Record, now time.Duration) {
+	if _, merged := b.merged[name]; merged {
+		return
+	}
+	if b.merged == nil {
+		b.merged = map[string]struct{}{}
+	}
+	b.merged[name] = struct{}{}
+	theirs, own := b.adoptable(rec, now), b.open[b.leading()]
+	if cmp.Or(cmp.Compare(theirs.until.Round(time.Second), own.until.Round(time.Second)), cmp.Compare(name, b.origin)) <= 0 {
+		return
+	}
+	b.origin, b.since = name, rec.Since
+	b.set(classOf(theirs.reason), theirs)
+	r.changed(false)
+	r.wakeRun()
+}
+
+// adoptable is a peer's opening on one's own clock. What remains of it is bounded by the cooldown: a report is not to
+// hold a breaker open for longer than its own evidence could.
+func (b *backend) adoptable(rec Record, now time.Duration) opening {
+	bound := b.cfg.cooldown[classOf(rec.Reason)]
+	if rec.Reason == ReasonRefused {
+		bound = MaxRetryAfter // its cooldown is what the backend asked for
+	}
+	return opening{on: true, until: now + min(max(0, rec.Remaining), bound), reason: rec.Reason, message: rec.Message}
+}
+
+// joinCounts opens the breaker when a peer's new events and one's own reach the threshold together. Without own events
+// it is left to those who have some: their report says what came of it.
+func (r *Registry) joinCounts(b *backend, previous, rec Record, now time.Duration) {
+	if rec.LastGood != b.lastGood {
+		return
+	}
+	for c, kind := range [classes]Kind{failing: Failed, saturated: Silent} {
+		known := 0
+		if previous.LastGood == rec.LastGood {
+			known = previous.count(class(c))
+		}
+		if b.counts[c].n == 0 || b.open[c].on || rec.count(class(c)) <= known {
+			continue
+		}
+		r.openAtThreshold(b, class(c), Result{Kind: kind}, now)
+	}
+}
+
+// peerProbes says that a peer's report shows its probe out, which is not to be joined by a caller of ours.
+func (r *Registry) peerProbes(b *backend, now time.Duration) bool {
+	for _, p := range r.peers {
+		rec, named := p.records[b.id]
+		if named && rec.State == HalfOpen && rec.Epoch == b.epoch && now < p.at+b.cfg.lease() {
+			return true
+		}
+	}
+	return false
+}
+
+// Records lists, sorted by id, the breakers that are not Closed, have a count or a pair that is passed over, or closed
+// or saw a count cleared within the last cooldown.
+func (r *Registry) Records() []Record {
+	r.mu.Lock()
+	defer r.unlock()
+	now := r.clock.Monotonic()
+	var records []Record
+	for _, b := range r.sortedActive() {
+		r.refresh(b, now)
+		if b.listed(now) {
+			records = append(records, b.record(now))
+		}
+	}
+	return records
+}
+
+func (b *backend) listed(now time.Duration) bool {
+	return b.isOpen() || b.counts[failing].n > 0 || b.counts[saturated].n > 0 || len(b.marks) > 0 || now < b.listedUntil
+}
+
+func (b *backend) record(now time.Duration) Record {
+	rec := Record{
+		ID:          b.id,
+		State:       b.state(),
+		Since:       b.since,
+		Epoch:       b.epoch,
+		Saturations: b.counts[saturated].n,
+		Failures:    b.counts[failing].n,
+		LastGood:    b.lastGood,
+	}
+	if b.isOpen() {
+		leading := b.open[b.leading()]
+		rec.Reason, rec.Message, rec.Remaining = leading.reason, leading.message, max(0, leading.until-now)
+	}
+	for _, endpoint := range slices.Sorted(maps.Keys(b.marks)) {
+		m := b.marks[endpoint]
+		rec.Endpoints = append(rec.Endpoints, EndpointRecord{endpoint, m.until - now, m.message})
+	}
+	return rec
+}
+
+// sane says whether a record can be believed at all.
+func (rec *Record) sane() bool {
+	known := rec.State == Closed || rec.State == Open || rec.State == HalfOpen
+	counts := min(rec.Saturations, rec.Failures) >= 0 && max(rec.Saturations, rec.Failures) <= maxCount
+	return known && counts && rec.Epoch <= maxCounter && rec.LastGood <= maxCounter
+}
+
+func union(a, b map[table.BackendID]Record) []table.BackendID {
+	ids := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}

@@ -1,0 +1,83 @@
+package breaker
+
+import "time"
+
+// members lists the backends on the same hardware, the backend itself included, sorted by id.
+func (r *Registry) members(b *backend) []*backend {
+	if m := r.groups[b.cfg.backend.Group]; len(m) > 0 {
+		return m
+	}
+	return []*backend{b}
+}
+
+// saturateGroup opens the others of the group after b became saturated: they sit on the same hardware.
+func (r *Registry) saturateGroup(b *backend) {
+	cause := b.open[saturated]
+	for _, m := range r.members(b) {
+		if m == b {
+			continue
+		}
+		from, opening := m.state(), cause
+		opening.reason = ReasonGroupSaturated
+		if m.open[saturated].on {
+			opening.reason, opening.message = m.open[saturated].reason, m.open[saturated].message
+			opening.until = max(opening.until, m.open[saturated].until)
+			if opening == m.open[saturated] {
+				continue
+			}
+		}
+		m.set(saturated, opening)
+		r.transition(m, from)
+	}
+}
+
+// closeGroup closes what saturation holds open in b's group: b caused it and is well again. The members' own counts and
+// their own failures stay.
+func (r *Registry) closeGroup(b *backend) {
+	for _, m := range r.members(b) {
+		if m == b || !m.open[saturated].on {
+			continue
+		}
+		from, over := m.state(), m.open[saturated]
+		m.open[saturated] = opening{}
+		m.refusals = 0
+		if m.isOpen() {
+			r.transition(m, from)
+			continue
+		}
+		r.closed(m, from, over)
+	}
+}
+
+// cause returns the member whose own evidence holds the group open. nil: none does, or b itself is one.
+func (r *Registry) cause(b *backend) *backend {
+	if b.open[saturated].reason != ReasonGroupSaturated {
+		return nil
+	}
+	for _, m := range r.members(b) {
+		if m.open[saturated].on && m.open[saturated].reason != ReasonGroupSaturated {
+			return m
+		}
+	}
+	return nil
+}
+
+// defers says that b leaves the group's probe to the backend that caused the opening. One that waits for callers of its
+// own is not waited for longer than another cooldown: it may have none.
+func (r *Registry) defers(b *backend, now time.Duration) bool {
+	cause := r.cause(b)
+	if cause == nil {
+		return false
+	}
+	return !cause.takesCallers() || now < cause.retryAt()+b.cfg.cooldown[saturated]
+}
+
+// groupProbed says whether a probe is out in b's group.
+func (r *Registry) groupProbed(b *backend, now time.Duration) bool {
+	for _, m := range r.members(b) {
+		if m.probe != nil && now < m.probe.expires {
+			return true
+		}
+	}
+	return false
+}

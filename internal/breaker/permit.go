@@ -1,0 +1,141 @@
+package breaker
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+// Permit is the right to send one request to one backend. It may be used by several goroutines.
+type Permit struct {
+	registry   *Registry
+	backend    *backend // nil: no table names it, and nothing that happens counts
+	endpoint   string
+	generation uint64
+	expires    time.Duration // of a probe's lease
+	synthetic  bool          // a request of our own
+	trial      *mark         // the pair's last resort, or nil
+
+	probe atomic.Bool // guarded by Registry.mu for writing
+	done  atomic.Bool
+}
+
+// Admit asks for the right to send one request. ok is false when the breaker refuses; then the permit is nil. A permit
+// must be given back with Done. An id that no table names (a request that outlives its route) is admitted, and its
+// result counts nowhere.
+func (r *Registry) Admit(id table.BackendID, endpoint string, how Mode) (p *Permit, ok bool) {
+	b := r.lookup(id)
+	if b == nil {
+		return &Permit{}, true
+	}
+	p = &Permit{registry: r, backend: b, endpoint: endpoint}
+	// The generation is read before calm: had the breaker opened in between, calm would be false.
+	p.generation = b.generation.Load()
+	if b.calm.Load() {
+		return p, true
+	}
+	r.mu.Lock()
+	defer r.unlock()
+	now := r.clock.Monotonic()
+	r.refresh(b, now)
+	p.generation = b.generation.Load()
+	switch {
+	case b.gone:
+		return &Permit{}, true
+	case b.state() != Closed:
+		ok = r.admitProbe(b, p, how, now)
+	case b.marks[endpoint] != nil:
+		ok = admitTrial(b.marks[endpoint], p, how)
+	default:
+		ok = true
+	}
+	if !ok {
+		return nil, false
+	}
+	return p, true
+}
+
+// admitProbe lets one request through to an open breaker.
+func (r *Registry) admitProbe(b *backend, p *Permit, how Mode, now time.Duration) bool {
+	if how == LastResort {
+		if r.groupProbed(b, now) {
+			return false
+		}
+	} else if b.marks[p.endpoint] != nil || !r.takesCaller(b, now) {
+		return false
+	}
+	r.sendProbe(b, p, now)
+	return true
+}
+
+// admitTrial lets one request at a time through to a pair that is passed over, where nothing else is left.
+func admitTrial(m *mark, p *Permit, how Mode) bool {
+	if how != LastResort || m.trial != nil {
+		return false
+	}
+	m.trial, p.trial = p, m
+	return true
+}
+
+// sendProbe gives p the one place of a probe.
+func (r *Registry) sendProbe(b *backend, p *Permit, now time.Duration) {
+	from := b.state()
+	p.probe.Store(true)
+	p.expires = now + b.cfg.lease()
+	b.probe = p
+	r.note(b, from)
+}
+
+// takesCaller says whether an open breaker waits for a caller's request to be its probe, now.
+func (r *Registry) takesCaller(b *backend, now time.Duration) bool {
+	return b.takesCallers() && now >= b.retryAt() && !r.groupProbed(b, now) && !r.defers(b, now) && !r.peerProbes(b, now)
+}
+
+// takesCallers says whether a caller's turn is what may close the breaker, once retryAt has passed.
+func (b *backend) takesCallers() bool {
+	return b.isOpen() && (b.awaitsCaller || b.probesByRequest())
+}
+
+func (b *backend) probesByRequest() bool { return b.cfg.backend.Probe == table.ProbeRequest }
+
+// Probe says whether this request is the backend's probe.
+func (p *Permit) Probe() bool { return p.probe.Load() }
+
+// Token notes that a token of the answer was seen; it is cheap, and meant for each of them. The first token of a probe
+// closes the breaker.
+func (p *Permit) Token() {
+	b := p.backend
+	if b == nil {
+		return
+	}
+	b.lastToken.Store(int64(p.registry.clock.Monotonic()))
+	if !p.probe.Load() || p.done.Load() {
+		return
+	}
+	r := p.registry
+	r.mu.Lock()
+	defer r.unlock()
+	if b.probe == p && !b.gone && p.probe.Swap(false) {
+		r.endProbe(p, Result{Kind: Success})
+		p.generation = b.generation.Load() // from here on an ordinary request of the new generation
+	}
+}
+
+// Done gives the permit back with what the attempt ended in. Only the first call has an effect. For a Silent attempt
+// call it before the upstream request is cancelled: a server that loads a model aborts the load with its last request.
+func (p *Permit) Done(res Result) {
+	if p.backend == nil || !p.done.CompareAndSwap(false, true) {
+		return
+	}
+	if p.trial == nil && !p.probe.Load() && res.harmless() && p.backend.calm.Load() {
+		return
+	}
+	r := p.registry
+	r.mu.Lock()
+	defer r.unlock()
+	r.settle(p, res)
+}
+
+// harmless results say nothing that a calm breaker does not know.
+func (res Result) harmless() bool { return res.Kind == Success || res.Kind == Neutral || res.Kind == Settled }

@@ -1,0 +1,138 @@
+package breaker
+
+import "time"
+
+// unanswered is a probe of our own that ended without any news: it counts nowhere, and re-opens the breaker.
+const unanswered Kind = -1
+
+// endProbe takes the result of the probe that was out, and frees its place.
+func (r *Registry) endProbe(p *Permit, res Result) {
+	b, now := p.backend, r.clock.Monotonic()
+	switch res.Kind {
+	case Success:
+		r.good(p, now)
+	case Settled:
+		r.settledProbe(p, now)
+	case Neutral:
+		r.freeProbe(b)
+	case EndpointMissing:
+		r.mark(p, res, now)
+		r.missedProbe(p, res, now)
+	default:
+		r.failedProbe(p, res, now)
+	}
+	r.rest(b, now)
+}
+
+// settledProbe takes an answer about the request: the backend is there. A caller's closes what failures opened. Whether
+// it has capacity again only the next caller's request can tell, and so it is with a probe of our own that was rejected.
+func (r *Registry) settledProbe(p *Permit, now time.Duration) {
+	b := p.backend
+	from, over := b.state(), b.open[failing]
+	if !p.synthetic && over.on {
+		b.open[failing] = opening{}
+		b.counts[failing] = count{}
+		if !b.isOpen() {
+			b.probe = nil
+			r.closed(b, from, over)
+			return
+		}
+	}
+	r.freeProbe(b)
+	b.awaitsCaller = true
+	b.notBefore = now + b.cfg.cooldown[b.leading()]
+}
+
+// missedProbe takes a 404 to the probe. Of a caller's request it says nothing about the breaker, nor of our own when we
+// could but guess the dialect; else it is as good as no answer.
+func (r *Registry) missedProbe(p *Permit, res Result, now time.Duration) {
+	b := p.backend
+	switch {
+	case !p.synthetic:
+		r.freeProbe(b)
+	case b.lastEndpoint == "":
+		r.settledProbe(p, now)
+	default:
+		r.failedProbe(p, res, now)
+	}
+}
+
+// failedProbe counts what the probe met, and re-opens the breaker for a whole cooldown.
+func (r *Registry) failedProbe(p *Permit, res Result, now time.Duration) {
+	b := p.backend
+	from := b.state()
+	b.probe = nil
+	b.lastEndpoint = p.endpoint
+	wasRefused := b.open[saturated].on && b.open[saturated].reason == ReasonRefused
+	if wasRefused {
+		b.refusals++
+	}
+	r.meet(p, res, wasRefused, now)
+	r.transition(b, from)
+	if b.open[saturated].on && r.cause(b) == nil {
+		r.saturateGroup(b)
+	}
+	if res.Kind == Silent && !p.synthetic {
+		r.wantColdStart(p)
+	}
+}
+
+// meet moves the openings by what the probe met.
+func (r *Registry) meet(p *Permit, res Result, wasRefused bool, now time.Duration) {
+	b := p.backend
+	switch res.Kind {
+	case Refused:
+		if !wasRefused {
+			b.refusals = 0
+		}
+		o := b.refusal(res, now)
+		o.until += r.tenth(o.until - now)
+		b.set(saturated, o)
+		if b.open[failing].on {
+			r.again(b, failing, res, now)
+		}
+		return
+	case Silent:
+		if !b.answers(res, now) {
+			r.bump(p, saturated, now)
+		}
+	case Failed:
+		r.bump(p, failing, now)
+	case Misconfigured:
+		b.set(failing, b.opening(res, now))
+	}
+	for c := range classes {
+		if b.open[c].on {
+			r.again(b, c, res, now)
+		} else if counts(res.Kind, c) && r.total(b, c) >= b.cfg.threshold[c] {
+			b.set(c, b.opening(res, now))
+		}
+	}
+}
+
+func counts(kind Kind, c class) bool { return kind == Silent && c == saturated || kind == Failed && c == failing }
+
+// again re-opens one class for its whole cooldown and up to a tenth of it. The sentence is the newest.
+func (r *Registry) again(b *backend, c class, res Result, now time.Duration) {
+	cooldown := b.cfg.cooldown[c]
+	if c == saturated && b.open[c].reason == ReasonRefused {
+		cooldown = b.refusalCooldown()
+	}
+	o := b.open[c]
+	switch {
+	case c == saturated && res.Kind == Silent && o.reason == ReasonGroupSaturated:
+		o.reason = ReasonSaturated // this is evidence of its own
+	case c == failing && res.Kind == Failed:
+		o.reason = ReasonFailing
+	}
+	o.until = now + cooldown + r.tenth(cooldown)
+	if res.Kind != unanswered {
+		o.message = b.message(res)
+	}
+	b.set(c, o)
+}
+
+// tenth is the jitter of a cooldown, held to its bounds.
+func (r *Registry) tenth(cooldown time.Duration) time.Duration {
+	return min(max(0, r.jitter(cooldown)), cooldown/10)
+}

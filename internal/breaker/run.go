@@ -1,0 +1,246 @@
+package breaker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+const (
+	// idleWait is how long Run sleeps when nothing is due; changes wake it.
+	idleWait = time.Minute
+	// pinWait is how long it sleeps at most while a pin decides: pins go by wall time, which may be stepped.
+	pinWait = time.Second
+)
+
+// job is one synthetic request that is out.
+type job struct {
+	purpose Purpose
+	permit  *Permit
+	cancel  context.CancelFunc
+	stopped bool // by us: its end tells nothing
+}
+
+func (j *job) stop() {
+	j.stopped = true
+	j.cancel()
+}
+
+// Suspect says that an attempt ended for reasons of its own after at least SuspicionAfter without a first token, and
+// before slowAfter. One synthetic request finds out, unless the breaker is not Closed or a pin rests the backend.
+func (r *Registry) Suspect(id table.BackendID, endpoint string) {
+	b := r.lookup(id)
+	if b == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.unlock()
+	now := r.clock.Monotonic()
+	r.refresh(b, now)
+	limited := b.cfg.backend.Saturation.SlowAfter > 0
+	if b.gone || !limited || b.state() != Closed || b.jobs[Suspicion] != nil || b.cfg.restedAt(r.clock.Wall()) {
+		return
+	}
+	r.want(b, Suspicion, endpoint)
+	r.rest(b, now)
+}
+
+// Run sends synthetic requests through p until ctx ends: recovery, suspicion and cold start. It returns after every
+// goroutine that it started has ended. Call it once.
+func (r *Registry) Run(ctx context.Context, p Prober) {
+	var jobs sync.WaitGroup
+	defer jobs.Wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.wake:
+		case <-timer.C:
+		}
+		timer.Reset(r.dispatch(&runner{ctx, p, &jobs}))
+	}
+}
+
+// runner is what a job needs of Run.
+type runner struct {
+	ctx    context.Context // ends with Run
+	prober Prober
+	jobs   *sync.WaitGroup
+}
+
+// dispatch starts what is due, stops what must not go on, and returns how long to sleep.
+func (r *Registry) dispatch(run *runner) time.Duration {
+	r.mu.Lock()
+	defer r.unlock()
+	now, wall := r.clock.Monotonic(), r.clock.Wall()
+	wait := idleWait
+	for _, b := range r.sortedActive() {
+		r.refresh(b, now)
+		wait = min(wait, r.attend(run, b, now, wall))
+	}
+	return max(wait, time.Millisecond)
+}
+
+// attend does what one backend needs now, and returns when to look at it again.
+func (r *Registry) attend(run *runner, b *backend, now time.Duration, wall time.Time) time.Duration {
+	wait := idleWait
+	if !b.isOpen() && len(b.jobs) == 0 && len(b.wanted) == 0 {
+		return wait
+	}
+	if len(b.cfg.pinned) > 0 {
+		wait = pinWait
+		if next := b.cfg.nextPin(wall); !next.IsZero() {
+			wait = min(wait, next.Sub(wall))
+		}
+		if b.cfg.restedAt(wall) {
+			b.giveRest()
+			r.rest(b, now)
+			return wait
+		}
+	}
+	r.startWanted(run, b)
+	if b.probe != nil {
+		return min(wait, b.probe.expires-now)
+	}
+	due, ok := r.recoveryAt(b, now)
+	if !ok || r.groupProbed(b, now) {
+		return wait
+	}
+	if due > now {
+		return min(wait, due-now)
+	}
+	r.start(run, b, Recovery, b.lastEndpoint)
+	return wait
+}
+
+// giveRest stops everything of ours at a backend that a pin rests.
+func (b *backend) giveRest() {
+	clear(b.wanted)
+	for _, j := range b.jobs {
+		j.stop()
+	}
+}
+
+// recoveryAt says when this proxy is to probe b. In a fleet one proxy probes; each next one takes over when no news came
+// within the bound of the probe before it.
+func (r *Registry) recoveryAt(b *backend, now time.Duration) (at time.Duration, ok bool) {
+	if !b.isOpen() || b.probesByRequest() || r.defers(b, now) {
+		return 0, false
+	}
+	rank, ok := r.rankOf(b)
+	return max(b.retryAt(), b.notBefore) + time.Duration(rank)*b.cfg.probeBound(), ok
+}
+
+// startWanted begins suspicion and cold start.
+func (r *Registry) startWanted(run *runner, b *backend) {
+	if endpoint, wanted := b.wanted[Suspicion]; wanted {
+		delete(b.wanted, Suspicion)
+		if b.state() == Closed && b.jobs[Suspicion] == nil {
+			r.start(run, b, Suspicion, endpoint)
+		}
+	}
+	if endpoint, wanted := b.wanted[ColdStart]; wanted {
+		delete(b.wanted, ColdStart)
+		if b.jobs[ColdStart] == nil {
+			r.start(run, b, ColdStart, endpoint)
+		}
+	}
+}
+
+// start sends one synthetic request.
+func (r *Registry) start(run *runner, b *backend, purpose Purpose, endpoint string) {
+	if endpoint == "" {
+		endpoint = DefaultEndpoint
+	}
+	permit := &Permit{registry: r, backend: b, endpoint: endpoint, generation: b.generation.Load(), synthetic: true}
+	permit.done.Store(true) // it is settled here, not through Done
+	bound := b.cfg.probeBound()
+	switch purpose {
+	case Recovery:
+		r.sendProbe(b, permit, r.clock.Monotonic())
+	case Suspicion:
+		bound = b.cfg.backend.Saturation.SlowAfter
+	case ColdStart:
+		bound = b.cfg.backend.Saturation.ColdStartGrace
+	}
+	ctx, cancel := context.WithTimeout(run.ctx, bound)
+	j := &job{purpose: purpose, permit: permit, cancel: cancel}
+	if b.jobs == nil {
+		b.jobs = map[Purpose]*job{}
+	}
+	b.jobs[purpose] = j
+	req := ProbeRequest{ID: b.id, Backend: b.cfg.backend, Endpoint: endpoint, Purpose: purpose, Bound: bound}
+	run.jobs.Go(func() {
+		defer cancel()
+		res := run.prober.Probe(ctx, req)
+		r.finish(j, res, ctx.Err())
+	})
+}
+
+// finish takes what a synthetic request ended in; ended is the error of its context.
+func (r *Registry) finish(j *job, res Result, ended error) {
+	r.mu.Lock()
+	defer r.unlock()
+	b := j.permit.backend
+	delete(b.jobs, j.purpose)
+	expired := errors.Is(ended, context.DeadlineExceeded)
+	switch {
+	case j.stopped, ended != nil && !expired:
+		res = Result{}
+	case res.Kind == Neutral && expired:
+		res = Result{Kind: Silent}
+	case res.Kind == Neutral && j.purpose == Recovery:
+		res = Result{Kind: unanswered}
+	}
+	if j.purpose == ColdStart {
+		r.finishColdStart(j.permit, res)
+		return
+	}
+	r.settle(j.permit, res)
+	r.wakeRun()
+}
+
+// finishColdStart clears what silence counted when the model was but cold. Anything else is no news: the silence has
+// been counted already.
+func (r *Registry) finishColdStart(p *Permit, res Result) {
+	b, now := p.backend, r.clock.Monotonic()
+	if b.gone {
+		return
+	}
+	r.refresh(b, now)
+	if res.Kind == Success {
+		if p.generation == b.generation.Load() {
+			r.good(p, now)
+		} else {
+			r.clear(b, now)
+		}
+	}
+	r.rest(b, now)
+}
+
+// wantColdStart leaves one detached request to a backend that went silent, so that a cold model can load. One that is
+// out already stands for the new silence too: its token would explain that as well.
+func (r *Registry) wantColdStart(p *Permit) {
+	b := p.backend
+	if b.cfg.backend.Saturation.ColdStartGrace <= 0 {
+		return
+	}
+	if j := b.jobs[ColdStart]; j != nil {
+		j.permit.generation = b.generation.Load()
+		return
+	}
+	r.want(b, ColdStart, p.endpoint)
+}
+
+func (r *Registry) want(b *backend, purpose Purpose, endpoint string) {
+	if b.wanted == nil {
+		b.wanted = map[Purpose]string{}
+	}
+	b.wanted[purpose] = endpoint
+	r.wakeRun()
+}

@@ -1,0 +1,112 @@
+package breaker
+
+import "time"
+
+// transition makes one's own change of b known: an opening, a re-opening, or one more class of trouble.
+func (r *Registry) transition(b *backend, from State) {
+	b.epoch = 1 + r.highestEpoch(b)
+	b.origin, b.merged = r.self, nil
+	b.since = r.clock.Wall()
+	r.moved(b, from, ReasonNone, false)
+}
+
+// closed makes one's own closing of b known; over is what held it open.
+func (r *Registry) closed(b *backend, from State, over opening) {
+	b.listedUntil = r.clock.Monotonic() + b.cfg.cooldown[classOf(over.reason)]
+	b.epoch = 1 + r.highestEpoch(b)
+	b.origin, b.merged = r.self, nil
+	b.since = r.clock.Wall()
+	r.moved(b, from, over.reason, false)
+}
+
+// moved begins a new generation: results of requests admitted before it neither close nor re-open the breaker.
+func (r *Registry) moved(b *backend, from State, over Reason, adopted bool) {
+	b.calm.Store(false)
+	b.generation.Add(1)
+	b.awaitsCaller, b.notBefore = false, 0
+	if b.isOpen() && b.opened != nil {
+		close(b.opened)
+		b.opened = nil
+	}
+	r.announce(b, from, over, adopted)
+	r.changed(!adopted) // who made the change has told everybody already
+	r.wakeRun()
+	r.rest(b, r.clock.Monotonic())
+}
+
+// note makes a change known that is no opening and no closing: a probe goes out, or gives its place back.
+func (r *Registry) note(b *backend, from State) {
+	if from == b.state() {
+		return
+	}
+	r.announce(b, from, ReasonNone, false)
+	r.changed(false)
+	r.wakeRun()
+}
+
+func (r *Registry) announce(b *backend, from State, over Reason, adopted bool) {
+	t := &Transition{
+		ID:        b.id,
+		Namespace: b.cfg.namespace,
+		Names:     b.cfg.names,
+		Group:     b.cfg.backend.Group,
+		From:      from,
+		To:        b.state(),
+		Reason:    over,
+		Adopted:   adopted,
+	}
+	if b.isOpen() {
+		leading := b.open[b.leading()]
+		t.Reason, t.Message = leading.reason, leading.message
+		t.RetryAt = r.clock.Wall().Add(leading.until - r.clock.Monotonic())
+	}
+	r.pending = append(r.pending, notice{transition: t})
+}
+
+// highestEpoch is the highest seen in own state or any report.
+func (r *Registry) highestEpoch(b *backend) uint64 {
+	highest := b.epoch
+	for _, p := range r.peers {
+		if rec, known := p.records[b.id]; known {
+			highest = max(highest, rec.Epoch)
+		}
+	}
+	return highest
+}
+
+func (r *Registry) highestGood(b *backend) uint64 {
+	highest := b.lastGood
+	for _, p := range r.peers {
+		if rec, known := p.records[b.id]; known {
+			highest = max(highest, rec.LastGood)
+		}
+	}
+	return highest
+}
+
+// named says whether any peer's report names the id.
+func (r *Registry) named(b *backend) bool {
+	for _, p := range r.peers {
+		if _, known := p.records[b.id]; known {
+			return true
+		}
+	}
+	return false
+}
+
+// clear forgets both counts after a good answer, here and, through lastGood, everywhere.
+func (r *Registry) clear(b *backend, now time.Duration) {
+	listed := time.Duration(0)
+	for c := range classes {
+		if r.total(b, c) > 0 {
+			listed = max(listed, b.cfg.cooldown[c])
+		}
+	}
+	if listed == 0 {
+		return
+	}
+	b.lastGood = 1 + r.highestGood(b)
+	b.counts = [classes]count{}
+	b.listedUntil = max(b.listedUntil, now+listed)
+	r.changed(true)
+}
