@@ -1,0 +1,95 @@
+# `make` lists the targets. Each works in a fresh clone with empty caches: what it needs, it builds.
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+SHELL := /bin/sh
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+# Flags for every `go test`, for example: make test TESTFLAGS=-count=1
+TESTFLAGS ?=
+
+# The version is stamped here, so Go need not ask git: a source archive has none.
+BUILD := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
+
+# The product, the control plane's builder and the development tools are modules of their own.
+MODULES := . hack/localkube hack/tools hack/tools/golangci-lint
+
+# The control plane: KUBEBUILDER_ASSETS where it is set, else built by hack/localkube (11 minutes on two cores, once).
+ifneq ($(KUBEBUILDER_ASSETS),)
+export KUBEBUILDER_ASSETS := $(abspath $(KUBEBUILDER_ASSETS))
+endif
+WITH_ASSETS = assets=$$($(GO) run -C hack/localkube . assets) && KUBEBUILDER_ASSETS=$$assets
+
+# Packages are sorted into suites by what they import: a test that uses envtest starts an API server.
+PACKAGES = $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./...
+UNIT = $$($(PACKAGES) | grep -v -e 'pkg/envtest' -e '/test/e2e ' | cut -d ' ' -f 1)
+API  = $$($(PACKAGES) | grep 'pkg/envtest' | cut -d ' ' -f 1)
+
+##@ Try it
+
+.PHONY: help
+help: ## List the targets.
+	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: build ## Tell the founding case on a real control plane, checking every step.
+	@$(WITH_ASSETS) $(GO) run ./hack/demo
+
+.PHONY: run
+run: build ## Start control plane, manager, two proxies and two simulated backends; Ctrl-C stops all.
+	@$(WITH_ASSETS) $(GO) run ./hack/run
+
+##@ Build
+
+.PHONY: build
+build: ## Build the programs of cmd/ and the simulated backend into bin/.
+	@mkdir -p bin
+	$(BUILD) -o bin/ $(addprefix ./,$(wildcard cmd/*) hack/simbackend)
+
+.PHONY: generate
+generate: ## Write what is generated from the API types.
+	hack/generate.sh
+
+.PHONY: clean
+clean: ## Remove what was built here; caches in ~/.cache/spillway stay.
+	rm -rf bin .run
+
+##@ Test
+
+.PHONY: test
+test: test-unit test-api test-e2e ## Run all tests.
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need nothing but Go, with the race detector.
+	$(GO) test -race $(TESTFLAGS) $(UNIT)
+	$(GO) test -C hack/localkube -race $(TESTFLAGS) ./...
+
+.PHONY: test-api
+test-api: ## Run the suites against a real API server.
+	$(WITH_ASSETS) $(GO) test -race -timeout 20m $(TESTFLAGS) $(API)
+
+.PHONY: test-e2e
+test-e2e: build ## Run the founding case with real processes, as a suite.
+	$(WITH_ASSETS) $(GO) test -race -count=1 -timeout 20m $(TESTFLAGS) ./test/e2e/...
+
+.PHONY: bench
+bench: ## Run the benchmarks of the packages.
+	$(GO) test -bench . -run '^$$' -benchmem ./internal/...
+
+##@ Check
+
+.PHONY: lint
+lint: ## Run golangci-lint (built once, three minutes on two cores).
+	@lint=$$(hack/tools/tool.sh golangci-lint) && $$lint run ./... && cd hack/localkube && $$lint run ./...
+
+.PHONY: verify
+verify: generate ## Regenerate, check modules, format and vet; fail where the tree differs from the commit.
+	@for m in $(MODULES); do \
+		echo "verify module $$m" && (cd $$m && $(GO) mod tidy -diff && $(GO) mod verify >/dev/null) || exit 1; \
+	done
+	@unformatted=$$(gofmt -l .) && \
+		if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) vet -C hack/localkube ./...
+	@hack/verify-clean.sh
