@@ -1,0 +1,195 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/spillway-dev/spillway/internal/compiler"
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+const (
+	// A compile starts when changes have paused for quiet, and at the latest after longestBurst.
+	quiet        = 10 * time.Millisecond
+	longestBurst = 40 * time.Millisecond
+	// retryFetch is how soon a Secret that could not be read is read again; after fetchPatience the compile goes ahead
+	// without it, so that one object that cannot be read holds nobody up for ever.
+	retryFetch    = 500 * time.Millisecond
+	fetchPatience = 5 * time.Second
+)
+
+// Metrics receives what the manager measures of itself.
+type Metrics interface {
+	// Compiled records one compilation; objects counts what went into it, by kind.
+	Compiled(took time.Duration, objects map[string]int)
+}
+
+// compilation is one finished compile with its indexes. It is immutable.
+type compilation struct {
+	compiler.Result
+	shards    *compiler.ShardSet
+	byShard   [table.Shards][]types.NamespacedName
+	byBackend map[table.BackendID][]types.NamespacedName
+	pinsOf    map[types.NamespacedName][]types.NamespacedName // route -> pins that match it
+}
+
+// compiling turns changes of the world into compilations. It runs on every replica.
+type compiling struct {
+	world   *world
+	fetcher *fetcher
+	writer  client.Writer
+	reader  client.Reader // past the cache
+	options Options
+	clock   clock.PassiveClock
+
+	salt        []byte
+	failedSince time.Time // since when Secrets cannot be read; zero while all can
+
+	latest atomic.Pointer[compilation]
+	mu     sync.Mutex
+	base   *compiler.ShardSet // what the next compile's shards are made relative to
+
+	// after is told of each compilation: routes and pins whose status may differ, in order.
+	after func(routes, pins []types.NamespacedName)
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (c *compiling) NeedLeaderElection() bool { return false }
+
+// Start compiles until ctx ends. The world must be complete.
+func (c *compiling) Start(ctx context.Context) error {
+	log := logf.FromContext(ctx).WithName("compiler")
+	for {
+		again, err := c.compile(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			log.Info("compile held up, trying again", "cause", err.Error())
+		}
+		retry := make(<-chan time.Time)
+		if again > 0 {
+			retry = time.After(again)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-retry:
+		case <-c.world.dirty:
+			if !c.world.dirty.settle(ctx, quiet, longestBurst) {
+				return nil
+			}
+		}
+	}
+}
+
+// compile makes one compilation of what is. Where it must be done again without a change it says after how long.
+func (c *compiling) compile(ctx context.Context) (again time.Duration, err error) {
+	if c.salt == nil {
+		if c.salt, err = salt(ctx, c.writer, c.reader, c.options.Namespace); err != nil {
+			return time.Second, err
+		}
+	}
+	snapshot, wanted := c.world.snapshot()
+	if err = c.fetcher.fill(ctx, &snapshot, wanted); err == nil {
+		c.failedSince = time.Time{}
+	} else {
+		err, again = errors.New("a Secret or ConfigMap that a route names could not be read: "+reasonOf(err)), retryFetch
+		if c.failedSince.IsZero() {
+			c.failedSince = c.clock.Now()
+		}
+		if c.clock.Since(c.failedSince) < fetchPatience {
+			return again, err
+		}
+	}
+	snapshot.Salt = c.salt
+	snapshot.Options = compiler.Options{ClusterDomain: c.options.ClusterDomain, MaxPin: c.options.MaxPin}
+	start := c.clock.Now()
+	next := c.build(snapshot, start)
+	c.options.Metrics.Compiled(c.clock.Since(start), map[string]int{
+		string(compiler.KindRoute): len(next.Routes), string(compiler.KindPin): len(next.Pins),
+		string(compiler.KindSecret): len(snapshot.Secrets), string(compiler.KindConfigMap): len(snapshot.ConfigMaps),
+		string(compiler.KindService): len(snapshot.Services),
+	})
+	c.after(next.changedFrom(c.latest.Swap(next)))
+	return again, err
+}
+
+// build compiles a snapshot and indexes what comes of it.
+func (c *compiling) build(s compiler.Snapshot, now time.Time) *compilation {
+	next := &compilation{
+		Result:    compiler.Compile(s, now),
+		byBackend: map[table.BackendID][]types.NamespacedName{},
+		pinsOf:    map[types.NamespacedName][]types.NamespacedName{},
+	}
+	c.mu.Lock()
+	next.shards = next.Shards(c.base)
+	c.base = next.shards
+	c.mu.Unlock()
+	for _, v := range next.SortedRoutes() {
+		shard := table.ShardOf(v.Key.String())
+		next.byShard[shard] = append(next.byShard[shard], v.Key)
+		for i := range v.Backends {
+			if id := v.Backends[i].ID; id != "" {
+				next.byBackend[id] = append(next.byBackend[id], v.Key)
+			}
+		}
+	}
+	for _, v := range next.SortedPins() {
+		for _, name := range v.MatchedRoutes {
+			route := types.NamespacedName{Namespace: v.Key.Namespace, Name: name}
+			next.pinsOf[route] = append(next.pinsOf[route], v.Key)
+		}
+	}
+	return next
+}
+
+// rebase makes the next compile relative to what a new leader found published.
+func (c *compiling) rebase(published *compiler.ShardSet) {
+	c.mu.Lock()
+	c.base = published
+	c.mu.Unlock()
+	c.world.dirty.raise()
+}
+
+// changedFrom returns the routes and pins of c, and those that were in an earlier compilation, whose verdict or entry
+// differs. A pin is concerned, too, when a route of it is.
+func (c *compilation) changedFrom(was *compilation) (routes, pins []types.NamespacedName) {
+	if was == nil {
+		was = &compilation{Result: compiler.Result{Table: table.New(nil)}}
+	}
+	concerned := map[types.NamespacedName]bool{}
+	for key, v := range c.Routes {
+		if reflect.DeepEqual(v, was.Routes[key]) && samePins(c.Table.ByKey(key.String()), was.Table.ByKey(key.String())) {
+			continue
+		}
+		routes = append(routes, key)
+		for _, pin := range slices.Concat(c.pinsOf[key], was.pinsOf[key]) {
+			concerned[pin] = true
+		}
+	}
+	for key, v := range c.Pins {
+		if concerned[key] || !reflect.DeepEqual(v, was.Pins[key]) {
+			pins = append(pins, key)
+		}
+	}
+	return routes, pins
+}
+
+// samePins says whether two entries of a route have the same pins; what else is in an entry shows in the verdict.
+func samePins(a, b *table.Route) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return slices.EqualFunc(a.Pins, b.Pins, func(a, b table.Pin) bool { return reflect.DeepEqual(a, b) })
+}

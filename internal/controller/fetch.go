@@ -1,0 +1,99 @@
+package controller
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/spillway-dev/spillway/internal/compiler"
+)
+
+// fetchers is how many objects are read at a time.
+const fetchers = 16
+
+// fetcher reads the Secrets and ConfigMaps that routes name past the informers, each once per resourceVersion, and holds
+// no others. It is for one goroutine.
+type fetcher struct {
+	reader client.Reader
+	held   map[compiler.Reference]client.Object
+}
+
+func newFetcher(reader client.Reader) *fetcher {
+	return &fetcher{reader: reader, held: map[compiler.Reference]client.Object{}}
+}
+
+// fill reads what is wanted (by version) into the snapshot. An object that is gone or that we may not read is absent from
+// it. Where reading fails otherwise the object as it was last read stands in, and failed holds one of the errors.
+func (f *fetcher) fill(ctx context.Context, s *compiler.Snapshot, wanted map[compiler.Reference]string) (failed error) {
+	s.Secrets = map[types.NamespacedName]*corev1.Secret{}
+	s.ConfigMaps = map[types.NamespacedName]*corev1.ConfigMap{}
+	next := make(map[compiler.Reference]client.Object, len(wanted))
+	var mu sync.Mutex
+	var wait sync.WaitGroup
+	slots := make(chan struct{}, fetchers)
+	for ref, version := range wanted {
+		if held := f.held[ref]; held != nil && !older(held.GetResourceVersion(), version) {
+			mu.Lock()
+			next[ref] = held
+			mu.Unlock()
+			continue
+		}
+		slots <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-slots }()
+			object, err := f.read(ctx, ref)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed = err
+				object = f.held[ref]
+			}
+			if object != nil {
+				next[ref] = object
+			}
+		})
+	}
+	wait.Wait()
+	f.held = next
+	for ref, object := range next {
+		key := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
+		switch o := object.(type) {
+		case *corev1.Secret:
+			s.Secrets[key] = o
+		case *corev1.ConfigMap:
+			s.ConfigMaps[key] = o
+		}
+	}
+	return failed
+}
+
+// read returns nil where there is nothing for us to read.
+func (f *fetcher) read(ctx context.Context, ref compiler.Reference) (client.Object, error) {
+	var object client.Object = &corev1.Secret{}
+	if ref.Kind == compiler.KindConfigMap {
+		object = &corev1.ConfigMap{}
+	}
+	err := f.reader.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, object)
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return object, nil
+}
+
+// older says whether one resourceVersion of an object lies before another. Where they cannot be compared it says so
+// whenever they differ.
+func older(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	if err != nil {
+		return version != than
+	}
+	return order < 0
+}

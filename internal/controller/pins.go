@@ -1,0 +1,102 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/internal/status"
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+// pins writes the status of BackendPins and deletes those that ended long ago.
+type pins struct {
+	world     *world
+	compiling *compiling
+	writer    *statusWriter
+	clock     clock.PassiveClock
+	retention time.Duration
+	pace      *pace
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (p *pins) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	key := request.NamespacedName
+	pin, compiled := p.world.pin(key), p.compiling.latest.Load()
+	if pin == nil {
+		p.pace.forget(key)
+		return reconcile.Result{}, nil
+	}
+	if compiled == nil || compiled.Pins[key] == nil || compiled.Pins[key].Generation != pin.Generation {
+		return reconcile.Result{}, nil // the compile that is due calls again
+	}
+	now := p.clock.Now()
+	if wait := p.pace.wait(key, now); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	wrote, again, err := p.writer.write(ctx, pin, func(stored client.Object) (client.Object, []status.Event) {
+		return p.decide(compiled, stored.(*storedPin), now)
+	})
+	if wrote {
+		p.pace.wrote(key, now)
+	}
+	if err != nil || again {
+		return reconcile.Result{RequeueAfter: backOff(again)}, err
+	}
+	return p.end(ctx, pin, compiled, now)
+}
+
+// decide returns the pin with its new status, or nil where it has that already or is not what was compiled.
+func (p *pins) decide(compiled *compilation, stored *storedPin, now time.Time) (client.Object, []status.Event) {
+	verdict := compiled.Pins[client.ObjectKeyFromObject(stored)]
+	if verdict.Generation != stored.Generation {
+		return nil, nil
+	}
+	in := status.PinInput{Pin: &stored.BackendPin, Verdict: verdict, Now: now}
+	for _, name := range verdict.MatchedRoutes {
+		if entry := compiled.Table.ByKey(types.NamespacedName{Namespace: stored.Namespace, Name: name}.String()); entry != nil {
+			in.Routes = append(in.Routes, entry)
+		}
+	}
+	after := status.Pin(in)
+	if equality.Semantic.DeepEqual(stored.Status, after) {
+		return nil, nil
+	}
+	desired := stored.DeepCopyObject().(*storedPin)
+	desired.Status = after
+	return desired, status.PinEvents(in, &after)
+}
+
+// end deletes a pin whose retention is over, and says when to look at the pin again.
+func (p *pins) end(ctx context.Context, pin *storedPin, compiled *compilation, now time.Time) (reconcile.Result, error) {
+	verdict := compiled.Pins[client.ObjectKeyFromObject(pin)]
+	edge := status.NextChange(verdict, now)
+	if edge.IsZero() && verdict.Accepted() {
+		edge = verdict.ExpiresAt.Add(p.retention)
+		// What is stored may be newer than what we know: an end that was moved is not deleted.
+		if !now.Before(edge) && pin.Status.Phase == v1alpha1.PinExpired {
+			return reconcile.Result{}, deleteAsSeen(ctx, p.writer.client, pin.DeepCopyObject().(client.Object))
+		}
+	}
+	if only := overruledUntil(compiled, pin.Namespace, verdict.MatchedRoutes, now); !only.IsZero() && (edge.IsZero() || only.Before(edge)) {
+		edge = only
+	}
+	return reconcile.Result{RequeueAfter: untilEdge(edge, now)}, nil
+}
+
+// overruledUntil is when the next pin on one of the routes starts or ends: this pin may be superseded from or until then.
+func overruledUntil(compiled *compilation, namespace string, routes []string, now time.Time) (next time.Time) {
+	for _, name := range routes {
+		var entry *table.Route = compiled.Table.ByKey(types.NamespacedName{Namespace: namespace, Name: name}.String())
+		if at := status.NextPinEdge(entry, now); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
+}

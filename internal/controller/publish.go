@@ -1,0 +1,265 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/spillway-dev/spillway/internal/compiler"
+	"github.com/spillway-dev/spillway/internal/status"
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+// A shard is published as a Secret of this type, with what table.Decode reads under this key. The name is
+// table.ShardName, the namespace the manager's.
+const (
+	TableSecretType corev1.SecretType = "spillway.dev/table"
+	TableKey                          = "table.json.gz"
+)
+
+// Waits between tries to publish what could not be written.
+const (
+	firstRetry   = 200 * time.Millisecond
+	longestRetry = 5 * time.Second
+)
+
+// publisher writes the shards that differ from what is stored. It runs on the leader alone.
+type publisher struct {
+	writer    client.Writer
+	reader    client.Reader // past the cache
+	namespace string
+	compiling *compiling
+	ledger    *ledger
+	wake      signal
+
+	published compiler.ShardSet
+	done      *compilation // what was last published whole
+
+	mu     sync.Mutex
+	stored [table.Shards]string // resourceVersion that we know; empty where the Secret is not there
+	seen   map[int]bool         // shards that somebody else changed or deleted
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (p *publisher) NeedLeaderElection() bool { return true }
+
+// Start publishes until ctx ends, beginning with a comparison of all that is stored.
+func (p *publisher) Start(ctx context.Context) error {
+	log := logf.FromContext(ctx).WithName("publisher")
+	wait := firstRetry
+	for loaded := false; ctx.Err() == nil; {
+		var err error
+		if !loaded {
+			err = p.loadAll(ctx)
+			loaded = err == nil
+		}
+		if err == nil {
+			err = p.publish(ctx)
+		}
+		var retry <-chan time.Time
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			log.Info("table not published, trying again", "cause", err.Error(), "in", wait.String())
+			retry, wait = time.After(wait), min(2*wait, longestRetry)
+		default:
+			wait = firstRetry
+		}
+		select {
+		case <-ctx.Done():
+		case <-retry:
+		case <-p.wake:
+		}
+	}
+	return nil
+}
+
+// loadAll reads what is stored, so that a new leader writes only what differs.
+func (p *publisher) loadAll(ctx context.Context) error {
+	for i := range table.Shards {
+		if err := p.load(ctx, i); err != nil {
+			return err
+		}
+	}
+	published := p.published
+	p.compiling.rebase(&published)
+	return nil
+}
+
+// load reads one shard. One that is missing, damaged or of another schema counts as unknown and is written anew.
+func (p *publisher) load(ctx context.Context, index int) error {
+	secret := &corev1.Secret{}
+	err := p.reader.Get(ctx, types.NamespacedName{Namespace: p.namespace, Name: table.ShardName(index)}, secret)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read shard %s: %s", table.ShardName(index), reasonOf(err))
+	}
+	p.done, p.published[index] = nil, compiler.EncodedShard{}
+	p.know(index, secret.ResourceVersion)
+	data := secret.Data[TableKey]
+	if shard, revision, err := table.Decode(data); err == nil && secret.Type == TableSecretType {
+		p.published[index] = compiler.EncodedShard{Shard: shard, Data: data, Revision: revision}
+		p.ledger.publish(index, &p.published[index])
+	}
+	return nil
+}
+
+// know notes the resourceVersion of a shard; empty where it is not there.
+func (p *publisher) know(index int, version string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stored[index] = version
+}
+
+// noticed is told by the informer of each event of a shard, with its version, empty when it is gone. Our own writes and
+// news from before them are nothing new.
+func (p *publisher) noticed(index int, version string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known := p.stored[index]; version == known || version != "" && known != "" && older(version, known) {
+		return
+	}
+	p.seen[index] = true
+	p.wake.raise()
+}
+
+// review looks again at the shards that somebody else changed or deleted.
+func (p *publisher) review(ctx context.Context) error {
+	p.mu.Lock()
+	seen := p.seen
+	p.seen = map[int]bool{}
+	p.mu.Unlock()
+	for index := range seen {
+		if err := p.load(ctx, index); err != nil {
+			p.mu.Lock()
+			maps.Copy(p.seen, seen)
+			p.mu.Unlock()
+			return err
+		}
+	}
+	return nil
+}
+
+// publish writes the shards that differ, in the order that no model is ever nowhere.
+func (p *publisher) publish(ctx context.Context) error {
+	if err := p.review(ctx); err != nil {
+		return err
+	}
+	next := p.compiling.latest.Load()
+	if next == nil || next == p.done {
+		return nil
+	}
+	var failed error
+	var missing []*table.Route // of shards that could not be written
+	for _, i := range compiler.WriteOrder(&p.published, next.shards) {
+		if takesAway(&p.published[i], &next.shards[i], missing) {
+			continue // a model moves from here to a shard that is not written yet
+		}
+		if err := p.write(ctx, i, &next.shards[i]); err != nil {
+			failed = err
+			missing = append(missing, next.shards[i].Shard.Routes...)
+		}
+	}
+	if failed == nil {
+		p.done = next
+	}
+	return failed
+}
+
+// takesAway says whether writing next in place of was would drop a model that one of the missing routes is to serve.
+func takesAway(was, next *compiler.EncodedShard, missing []*table.Route) bool {
+	if was.Shard == nil || len(missing) == 0 {
+		return false
+	}
+	keeps := map[string]bool{}
+	for _, r := range next.Shard.Routes {
+		keeps[r.Model] = true
+	}
+	drops := map[string]bool{}
+	for _, r := range was.Shard.Routes {
+		drops[r.Model] = !keeps[r.Model]
+	}
+	for _, r := range missing {
+		if drops[r.Model] {
+			return true
+		}
+	}
+	return false
+}
+
+// write stores one shard. A conflict is news: the shard is read again and written at the next try.
+func (p *publisher) write(ctx context.Context, index int, shard *compiler.EncodedShard) error {
+	if shard.Shard == nil {
+		return nil // nothing is known that could be written
+	}
+	p.mu.Lock()
+	known := p.stored[index]
+	p.mu.Unlock()
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: table.ShardName(index), ResourceVersion: known, Labels: managedLabels()},
+		Type:       TableSecretType,
+		Data:       map[string][]byte{TableKey: shard.Data},
+	}
+	var err error
+	if known == "" {
+		err = p.writer.Create(ctx, secret)
+	} else {
+		err = p.writer.Update(ctx, secret)
+	}
+	if err != nil {
+		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
+			if err := p.load(ctx, index); err != nil {
+				return err
+			}
+		}
+		return fmt.Errorf("write shard %s: %s", table.ShardName(index), reasonOf(err))
+	}
+	p.know(index, secret.ResourceVersion)
+	p.published[index] = *shard
+	p.ledger.publish(index, shard)
+	return nil
+}
+
+// reasonOf says what an API call failed of without its text, which may quote what was sent: a shard holds credentials.
+func reasonOf(err error) string {
+	if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
+		return string(reason)
+	}
+	return fmt.Sprintf("no answer from the API server (%T)", err)
+}
+
+// ledger is a status.Ledger for several goroutines.
+type ledger struct {
+	mu sync.Mutex
+	l  status.Ledger
+	// fresh is told of the routes whose generation is new in what was published.
+	fresh func([]types.NamespacedName)
+}
+
+func (l *ledger) publish(index int, shard *compiler.EncodedShard) {
+	l.mu.Lock()
+	keys := l.l.Publish(index, shard.Revision, shard.Shard.Routes)
+	l.mu.Unlock()
+	routes := make([]types.NamespacedName, 0, len(keys))
+	for _, r := range shard.Shard.Routes {
+		if len(routes) < len(keys) && keys[len(routes)] == r.Key() {
+			routes = append(routes, types.NamespacedName{Namespace: r.Namespace, Name: r.Name})
+		}
+	}
+	l.fresh(routes)
+}
+
+func (l *ledger) holding(key types.NamespacedName, generation int64) map[table.Revision]bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.l.Holding(key.String(), generation)
+}

@@ -1,0 +1,176 @@
+package controller
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/spillway-dev/spillway/internal/status"
+)
+
+const (
+	// DefaultReportTimeout is how long a proxy counts as live after the last new resourceVersion of its report, on our
+	// own clock. Proxies renew every 15 s.
+	DefaultReportTimeout = 45 * time.Second
+	// DefaultReportRetention is how long after that sighting a report is deleted.
+	DefaultReportRetention = 10 * time.Minute
+	// foldAfter lets several reports of one moment be folded at once.
+	foldAfter = 20 * time.Millisecond
+)
+
+// reports knows which proxies are alive and what they say together. It runs on every replica, so that a new leader need
+// not wait for a timeout to know.
+type reports struct {
+	clock   clock.Clock
+	timeout time.Duration
+
+	mu    sync.Mutex
+	known map[types.NamespacedName]sighting
+	dirty signal
+
+	fleet atomic.Pointer[status.Fleet]
+	// changed is told what differs after each fold.
+	changed func(status.Change)
+}
+
+// sighting is a report and when it last changed, on our clock.
+type sighting struct {
+	report *storedReport
+	at     time.Time
+}
+
+func newReports(c clock.Clock, timeout time.Duration) *reports {
+	return &reports{clock: c, timeout: timeout, known: map[types.NamespacedName]sighting{}, dirty: newSignal(), changed: func(status.Change) {}}
+}
+
+// watch feeds the reports from an informer and returns once all that exist are known.
+func (r *reports) watch(ctx context.Context, c cache.Cache) error {
+	registered, err := handle(ctx, c, &storedReport{}, r.set)
+	if err != nil {
+		return err
+	}
+	if !toolscache.WaitForCacheSync(ctx.Done(), registered.HasSynced) {
+		return ctx.Err()
+	}
+	return nil
+}
+
+func (r *reports) set(key types.NamespacedName, report *storedReport) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if report == nil {
+		delete(r.known, key)
+	} else {
+		if was, ok := r.known[key]; ok && was.report.ResourceVersion == report.ResourceVersion {
+			return // the informer repeats itself; that is no sign of life
+		}
+		r.known[key] = sighting{report, r.clock.Now()}
+	}
+	r.dirty.raise()
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (r *reports) NeedLeaderElection() bool { return false }
+
+// Start folds the reports until ctx ends, when one changes and when one times out.
+func (r *reports) Start(ctx context.Context) error {
+	for {
+		next := r.fold()
+		timer := r.clock.NewTimer(next)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C():
+		case <-r.dirty:
+			timer.Stop()
+			if !r.dirty.settle(ctx, foldAfter, foldAfter) {
+				return nil
+			}
+		}
+	}
+}
+
+// fold makes a new fleet of the live reports and returns how long until the next one may time out.
+func (r *reports) fold() time.Duration {
+	now, next := r.clock.Now(), r.timeout
+	var live []status.Report
+	r.mu.Lock()
+	for key, s := range r.known {
+		left := r.timeout - now.Sub(s.at)
+		if left <= 0 || s.report.fault != "" {
+			continue
+		}
+		next = min(next, left)
+		live = append(live, status.Report{Pod: key.Name, Status: &s.report.Status})
+	}
+	r.mu.Unlock()
+	fleet := status.NewFleet(live)
+	change := fleet.ChangeFrom(r.fleet.Swap(fleet))
+	r.changed(change)
+	return next
+}
+
+// unseenFor returns the reports that have not changed for so long.
+func (r *reports) unseenFor(retention time.Duration) []*storedReport {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var old []*storedReport
+	for _, key := range sortedKeys(r.known) {
+		if s := r.known[key]; r.clock.Since(s.at) >= retention {
+			old = append(old, s.report)
+		}
+	}
+	return old
+}
+
+// sweeper deletes reports of proxies that are long gone: we read no Pods. It runs on the leader alone.
+type sweeper struct {
+	reports   *reports
+	writer    client.Writer
+	retention time.Duration
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (s *sweeper) NeedLeaderElection() bool { return true }
+
+// Start sweeps until ctx ends.
+func (s *sweeper) Start(ctx context.Context) error {
+	log := logf.FromContext(ctx).WithName("sweeper")
+	for {
+		for _, old := range s.reports.unseenFor(s.retention) {
+			if err := deleteAsSeen(ctx, s.writer, old.DeepCopyObject().(client.Object)); err != nil {
+				log.Info("stale report not deleted, trying again later", "report", old.Name, "cause", reasonOf(err))
+				continue
+			}
+			log.Info("deleted the report of a proxy that is gone", "report", old.Name)
+		}
+		timer := s.reports.clock.NewTimer(s.retention / 20)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C():
+		}
+	}
+}
+
+// deleteAsSeen deletes an object unless it has changed since it was read, or is gone.
+func deleteAsSeen(ctx context.Context, writer client.Writer, object client.Object) error {
+	uid, version := object.GetUID(), object.GetResourceVersion()
+	err := writer.Delete(ctx, object, client.Preconditions(metav1.Preconditions{UID: &uid, ResourceVersion: &version}))
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}

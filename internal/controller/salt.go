@@ -1,0 +1,54 @@
+package controller
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// The salt of backend ids lives in this Secret of the manager's namespace. It is created once and never replaced: another
+// salt would make every backend a new one, and all that the breakers know would be lost.
+const (
+	SaltSecretName = "spillway-salt"
+	SaltKey        = "salt"
+	saltBytes      = 32
+)
+
+// salt returns the salt and creates it where there is none. Of several replicas that try, one creates it and all read the
+// same. A Secret without a usable salt is an error: somebody has to look at it.
+func salt(ctx context.Context, writer client.Writer, reader client.Reader, namespace string) ([]byte, error) {
+	key := types.NamespacedName{Namespace: namespace, Name: SaltSecretName}
+	stored := &corev1.Secret{}
+	err := reader.Get(ctx, key, stored)
+	if apierrors.IsNotFound(err) {
+		fresh := make([]byte, saltBytes)
+		rand.Read(fresh) // never fails
+		created := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: SaltSecretName, Labels: managedLabels()},
+			Data:       map[string][]byte{SaltKey: fresh},
+		}
+		if err := writer.Create(ctx, created); err != nil && !apierrors.IsAlreadyExists(err) {
+			return nil, fmt.Errorf("create secret %s: %w", SaltSecretName, err)
+		}
+		err = reader.Get(ctx, key, stored)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read secret %s: %w", SaltSecretName, err)
+	}
+	if len(stored.Data[SaltKey]) < saltBytes {
+		return nil, fmt.Errorf("secret %s has no %q of at least %d bytes; restore it, or delete it to give every backend a new identity",
+			SaltSecretName, SaltKey, saltBytes)
+	}
+	return stored.Data[SaltKey], nil
+}
+
+// managedLabels mark what the manager writes.
+func managedLabels() map[string]string {
+	return map[string]string{"app.kubernetes.io/managed-by": "spillway", "app.kubernetes.io/part-of": "spillway"}
+}

@@ -1,0 +1,174 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/spillway-dev/spillway/internal/status"
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+// Setup adds everything that the manager does to mgr, which must have been made with ManagerOptions. The work begins when
+// the CRDs are served; until the first compile the manager is not ready.
+func Setup(mgr ctrl.Manager, o Options) error {
+	o, err := o.complete()
+	if err != nil {
+		return err
+	}
+	s := newSystem(mgr, o)
+	ready := func(*http.Request) error {
+		if s.compiling.latest.Load() == nil {
+			return errors.New("nothing is compiled yet")
+		}
+		return nil
+	}
+	if err := mgr.AddReadyzCheck("compiled", ready); err != nil {
+		return fmt.Errorf("add readiness check: %w", err)
+	}
+	return mgr.Add(&bootstrap{mgr: mgr, system: s})
+}
+
+// system is the parts of the manager, wired.
+type system struct {
+	world     *world
+	reports   *reports
+	compiling *compiling
+	publisher *publisher
+	sweeper   *sweeper
+	routes    *routes
+	pins      *pins
+
+	toRoutes, toPins feed
+}
+
+func newSystem(mgr ctrl.Manager, o Options) *system {
+	s := &system{world: newWorld(), reports: newReports(o.Clock, o.ReportTimeout)}
+	ledger := &ledger{fresh: func(keys []types.NamespacedName) { s.toRoutes.add(keys...) }}
+	writer := &statusWriter{client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder(LeaseName)}
+	s.compiling = &compiling{
+		world: s.world, fetcher: newFetcher(mgr.GetAPIReader()), writer: mgr.GetClient(), reader: mgr.GetAPIReader(),
+		options: o, clock: o.Clock,
+	}
+	s.publisher = &publisher{
+		writer: mgr.GetClient(), reader: mgr.GetAPIReader(), namespace: o.Namespace, compiling: s.compiling, ledger: ledger,
+		wake: newSignal(), seen: map[int]bool{},
+	}
+	s.sweeper = &sweeper{reports: s.reports, writer: mgr.GetClient(), retention: o.ReportRetention}
+	s.routes = &routes{world: s.world, compiling: s.compiling, reports: s.reports, ledger: ledger, writer: writer, clock: o.Clock, pace: newPace()}
+	s.pins = &pins{world: s.world, compiling: s.compiling, writer: writer, clock: o.Clock, retention: o.PinRetention, pace: newPace()}
+	s.connect(o.Namespace)
+	return s
+}
+
+// connect says who is told of what.
+func (s *system) connect(namespace string) {
+	s.world.onRoute = func(key types.NamespacedName) { s.toRoutes.add(key) }
+	s.world.onPin = func(key types.NamespacedName) { s.toPins.add(key) }
+	s.world.onSecret = func(key types.NamespacedName, version string) {
+		if index, ok := table.ShardIndex(key.Name); ok && key.Namespace == namespace {
+			s.publisher.noticed(index, version)
+		}
+	}
+	s.compiling.after = func(routes, pins []types.NamespacedName) {
+		s.publisher.wake.raise()
+		s.toRoutes.add(routes...)
+		s.toPins.add(pins...)
+	}
+	s.reports.changed = func(c status.Change) { s.toRoutes.add(s.concernedBy(c)...) }
+}
+
+// concernedBy returns the routes whose status a change of the fleet may touch.
+func (s *system) concernedBy(c status.Change) []types.NamespacedName {
+	if c.All {
+		routes, _ := s.world.keysOf()
+		return routes
+	}
+	compiled := s.compiling.latest.Load()
+	if compiled == nil {
+		return nil // the first compile concerns them all
+	}
+	var routes []types.NamespacedName
+	for _, shard := range c.Shards {
+		routes = append(routes, compiled.byShard[shard]...)
+	}
+	for _, id := range c.Backends {
+		routes = append(routes, compiled.byBackend[id]...)
+	}
+	return routes
+}
+
+// bootstrap waits for the CRDs, fills the caches and starts the rest.
+type bootstrap struct {
+	mgr    ctrl.Manager
+	system *system
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (b *bootstrap) NeedLeaderElection() bool { return false }
+
+// Start returns when everything runs; the manager keeps what was added to it.
+func (b *bootstrap) Start(ctx context.Context) error {
+	log := b.mgr.GetLogger().WithName("setup")
+	d, err := discovery.NewDiscoveryClientForConfigAndClient(b.mgr.GetConfig(), b.mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("make a discovery client: %w", err)
+	}
+	if err := waitForCRDs(ctx, d, log); err != nil {
+		return ignoreEnd(ctx, err)
+	}
+	checkCRDs(ctx, b.mgr.GetAPIReader(), log)
+	if err := errors.Join(b.system.world.watch(ctx, b.mgr.GetCache()), b.system.reports.watch(ctx, b.mgr.GetCache())); err != nil {
+		return ignoreEnd(ctx, err)
+	}
+	s := b.system
+	for _, part := range []manager.Runnable{s.compiling, s.reports, s.publisher, s.sweeper} {
+		if err := b.mgr.Add(part); err != nil {
+			return fmt.Errorf("start a part of the manager: %w", err)
+		}
+	}
+	allRoutes := func() []types.NamespacedName { routes, _ := s.world.keysOf(); return routes }
+	allPins := func() []types.NamespacedName { _, pins := s.world.keysOf(); return pins }
+	return errors.Join(
+		b.control("llmroute-status", s.routes, &s.toRoutes, allRoutes),
+		b.control("backendpin-status", s.pins, &s.toPins, allPins),
+	)
+}
+
+// ignoreEnd turns an error into none where it only says that we are to stop.
+func ignoreEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// control runs a reconciler on the leader, beginning with all objects of its kind.
+func (b *bootstrap) control(name string, r reconcile.Reconciler, from *feed, all func() []types.NamespacedName) error {
+	unique := true // several managers share one process in tests
+	c, err := controller.New(name, b.mgr, controller.Options{
+		Reconciler:              r,
+		MaxConcurrentReconciles: 8,
+		SkipNameValidation:      &unique,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 30*time.Second),
+	})
+	if err != nil {
+		return fmt.Errorf("make the controller %s: %w", name, err)
+	}
+	return c.Watch(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		from.attach(q)
+		from.add(all()...)
+		return nil
+	}))
+}

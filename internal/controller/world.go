@@ -1,0 +1,269 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/spillway-dev/spillway/internal/compiler"
+)
+
+// world is what the informers say, indexed for a compile. Objects in it are shared with the informers and never changed.
+type world struct {
+	mu       sync.RWMutex
+	routes   map[types.NamespacedName]*storedRoute
+	pins     map[types.NamespacedName]*storedPin
+	services map[types.NamespacedName]*corev1.Service
+	// versions of the Secrets and ConfigMaps that exist, by resourceVersion: their content is not watched.
+	versions map[compiler.Reference]string
+	// named counts the routes that name an object, so that an event of any other is nothing to us.
+	named map[compiler.Reference]int
+
+	dirty signal // something that a compile reads has changed
+	// onRoute, onPin and onSecret are told of each event of an object, after the world has it. They must not block.
+	onRoute, onPin func(types.NamespacedName)
+	onSecret       func(key types.NamespacedName, version string)
+}
+
+func newWorld() *world {
+	return &world{
+		routes: map[types.NamespacedName]*storedRoute{}, pins: map[types.NamespacedName]*storedPin{},
+		services: map[types.NamespacedName]*corev1.Service{}, versions: map[compiler.Reference]string{},
+		named: map[compiler.Reference]int{}, dirty: newSignal(),
+		onRoute: func(types.NamespacedName) {}, onPin: func(types.NamespacedName) {},
+		onSecret: func(types.NamespacedName, string) {},
+	}
+}
+
+// watch feeds the world from informers and returns once it holds all that exists.
+func (w *world) watch(ctx context.Context, c cache.Cache) error {
+	steps := []func() (registration, error){
+		func() (registration, error) { return handle(ctx, c, &storedRoute{}, w.setRoute) },
+		func() (registration, error) { return handle(ctx, c, &storedPin{}, w.setPin) },
+		func() (registration, error) { return handle(ctx, c, &corev1.Service{}, w.setService) },
+		func() (registration, error) {
+			return handle(ctx, c, metadataOf("Secret"), w.setVersion(compiler.KindSecret))
+		},
+		func() (registration, error) {
+			return handle(ctx, c, metadataOf("ConfigMap"), w.setVersion(compiler.KindConfigMap))
+		},
+	}
+	for _, start := range steps {
+		r, err := start()
+		if err != nil {
+			return err
+		}
+		if !toolscache.WaitForCacheSync(ctx.Done(), r.HasSynced) {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+type registration = toolscache.ResourceEventHandlerRegistration
+
+func metadataOf(kind string) *metav1.PartialObjectMetadata {
+	m := &metav1.PartialObjectMetadata{}
+	m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+	return m
+}
+
+// handle has set called for each event of a kind, with a nil object when it is gone.
+func handle[T client.Object](ctx context.Context, c cache.Cache, kind T, set func(types.NamespacedName, T)) (registration, error) {
+	informer, err := c.GetInformer(ctx, kind)
+	if err != nil {
+		return nil, fmt.Errorf("watch %T: %w", kind, err)
+	}
+	var none T
+	put := func(object any) {
+		if o, ok := object.(T); ok {
+			set(client.ObjectKeyFromObject(o), o)
+		}
+	}
+	return informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    put,
+		UpdateFunc: func(_, object any) { put(object) },
+		DeleteFunc: func(object any) {
+			if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+				object = gone.Obj
+			}
+			if o, ok := object.(T); ok {
+				set(client.ObjectKeyFromObject(o), none)
+			}
+		},
+	})
+}
+
+func (w *world) setRoute(key types.NamespacedName, route *storedRoute) {
+	w.mu.Lock()
+	was := w.routes[key]
+	if route == nil {
+		delete(w.routes, key)
+	} else {
+		w.routes[key] = route
+	}
+	changed := was == nil || route == nil || differs(was, route)
+	if changed {
+		w.rename(was, route)
+	}
+	w.mu.Unlock()
+	if changed {
+		w.dirty.raise()
+	}
+	w.onRoute(key)
+}
+
+// rename keeps the count of who names what.
+func (w *world) rename(was, is *storedRoute) {
+	for _, ref := range referencesOf(was) {
+		if w.named[ref]--; w.named[ref] <= 0 {
+			delete(w.named, ref)
+		}
+	}
+	for _, ref := range referencesOf(is) {
+		w.named[ref]++
+	}
+}
+
+func referencesOf(route *storedRoute) []compiler.Reference {
+	if route == nil {
+		return nil
+	}
+	return compiler.References(&route.LLMRoute)
+}
+
+func (w *world) setPin(key types.NamespacedName, pin *storedPin) {
+	w.mu.Lock()
+	was := w.pins[key]
+	if pin == nil {
+		delete(w.pins, key)
+	} else {
+		w.pins[key] = pin
+	}
+	w.mu.Unlock()
+	if was == nil || pin == nil || differs(was, pin) {
+		w.dirty.raise()
+	}
+	w.onPin(key)
+}
+
+// differs says whether an update is more than one of status, which we write ourselves: a compile reads the spec, which the
+// generation stands for, and the labels.
+func differs(was, is client.Object) bool {
+	return was.GetUID() != is.GetUID() || was.GetGeneration() != is.GetGeneration() ||
+		!maps.Equal(was.GetLabels(), is.GetLabels())
+}
+
+func (w *world) setService(key types.NamespacedName, service *corev1.Service) {
+	w.mu.Lock()
+	was := w.services[key]
+	if service == nil {
+		delete(w.services, key)
+	} else {
+		w.services[key] = service
+	}
+	named := w.named[compiler.Reference{Kind: compiler.KindService, Namespace: key.Namespace, Name: key.Name}] > 0
+	w.mu.Unlock()
+	if named && (was == nil || service == nil || !equality.Semantic.DeepEqual(was.Spec, service.Spec)) {
+		w.dirty.raise()
+	}
+}
+
+func (w *world) setVersion(kind compiler.Kind) func(types.NamespacedName, *metav1.PartialObjectMetadata) {
+	return func(key types.NamespacedName, object *metav1.PartialObjectMetadata) {
+		ref := compiler.Reference{Kind: kind, Namespace: key.Namespace, Name: key.Name}
+		version := ""
+		if object != nil {
+			version = object.ResourceVersion
+		}
+		w.mu.Lock()
+		was := w.versions[ref]
+		if version == "" {
+			delete(w.versions, ref)
+		} else {
+			w.versions[ref] = version
+		}
+		named := w.named[ref] > 0
+		w.mu.Unlock()
+		if named && was != version {
+			w.dirty.raise()
+		}
+		if kind == compiler.KindSecret {
+			w.onSecret(key, version)
+		}
+	}
+}
+
+// route returns a route as the informer has it, or nil.
+func (w *world) route(key types.NamespacedName) *storedRoute {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return w.routes[key]
+}
+
+// pin returns a pin as the informer has it, or nil.
+func (w *world) pin(key types.NamespacedName) *storedPin {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return w.pins[key]
+}
+
+// snapshot returns what a compile reads, apart from the Secrets and ConfigMaps, and the versions of those that are named
+// and exist. Routes and pins are in the order of their keys.
+func (w *world) snapshot() (compiler.Snapshot, map[compiler.Reference]string) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	s := compiler.Snapshot{Services: map[types.NamespacedName]*corev1.Service{}}
+	for _, key := range sortedKeys(w.routes) {
+		r := w.routes[key]
+		if r.fault != "" {
+			s.Undecodable = append(s.Undecodable, compiler.Undecodable{Kind: compiler.KindRoute, Key: key, Generation: r.Generation, Detail: r.fault})
+			continue
+		}
+		s.Routes = append(s.Routes, &r.LLMRoute)
+	}
+	for _, key := range sortedKeys(w.pins) {
+		p := w.pins[key]
+		if p.fault != "" {
+			s.Undecodable = append(s.Undecodable, compiler.Undecodable{Kind: compiler.KindPin, Key: key, Generation: p.Generation, Detail: p.fault})
+			continue
+		}
+		s.Pins = append(s.Pins, &p.BackendPin)
+	}
+	wanted := map[compiler.Reference]string{}
+	for ref := range w.named {
+		key := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
+		if ref.Kind == compiler.KindService {
+			if service := w.services[key]; service != nil {
+				s.Services[key] = service
+			}
+		} else if version, exists := w.versions[ref]; exists {
+			wanted[ref] = version
+		}
+	}
+	return s, wanted
+}
+
+func sortedKeys[V any](objects map[types.NamespacedName]V) []types.NamespacedName {
+	return slices.SortedFunc(maps.Keys(objects), func(a, b types.NamespacedName) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// keysOf returns the keys of all routes and of all pins.
+func (w *world) keysOf() (routes, pins []types.NamespacedName) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return sortedKeys(w.routes), sortedKeys(w.pins)
+}
