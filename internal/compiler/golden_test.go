@@ -77,7 +77,7 @@ func checkNoSecrets(t *testing.T, s Snapshot, out []byte) {
 	}
 }
 
-func readSnapshot(t *testing.T, path string) Snapshot {
+func readSnapshot(t testing.TB, path string) Snapshot {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {

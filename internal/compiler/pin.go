@@ -90,7 +90,7 @@ func (c *compilation) readPin(object *v1alpha1.BackendPin) *pinDraft {
 	if c.Options.Standalone {
 		p.verdict.Generation = 0
 	} else {
-		p.created = object.CreationTimestamp.UTC()
+		p.created = writable(object.CreationTimestamp.UTC())
 	}
 	for _, rule := range pinRules {
 		rule(p)

@@ -64,7 +64,7 @@ func (c *compilation) readRoute(object *v1alpha1.LLMRoute, position int) *routeD
 			Namespace:  object.Namespace,
 			Name:       object.Name,
 			Generation: object.Generation,
-			Created:    object.CreationTimestamp.UTC(),
+			Created:    writable(object.CreationTimestamp.UTC()),
 		},
 	}
 	if c.Options.Standalone {
@@ -79,6 +79,15 @@ func (c *compilation) readRoute(object *v1alpha1.LLMRoute, position int) *routeD
 		d.entry = nil
 	}
 	return d
+}
+
+// writable returns the time, or the zero time where no text could hold it: one such entry would keep its whole shard
+// from being published.
+func writable(t time.Time) time.Time {
+	if t.Year() < 1 || t.Year() > lastYear {
+		return time.Time{}
+	}
+	return t
 }
 
 // undecodableRoute is the draft of a route that exists and cannot be read.
