@@ -2,13 +2,133 @@ package proxy
 
 import (
 	"context"
+	"encoding/json"
+	"net/http"
+	"time"
 
 	"github.com/spillway-dev/spillway/internal/breaker"
+	"github.com/spillway-dev/spillway/internal/openai"
+	"github.com/spillway-dev/spillway/internal/sse"
+	"github.com/spillway-dev/spillway/internal/table"
 )
+
+// probeConnect bounds dial and TLS handshake of a probe: the default of timeouts.connect, so that it shares connections.
+const probeConnect = 5 * time.Second
 
 var _ breaker.Prober = (*Proxy)(nil)
 
-// Probe implements breaker.Prober.
+// Probe implements breaker.Prober: it asks a backend for as little as the endpoint's dialect allows, and reads up to the
+// first token.
 func (p *Proxy) Probe(ctx context.Context, r breaker.ProbeRequest) breaker.Result {
-	return breaker.Result{}
+	ep, ok := openai.EndpointOf(r.Endpoint)
+	if !ok {
+		ep = openai.ChatCompletions
+	}
+	o := p.probe(ctx, r.Backend, ep, smallest(ep, r.Backend.Model, "max_tokens"))
+	if o.Class == Rejected && o.Status == http.StatusBadRequest && ep == openai.ChatCompletions {
+		// Newer models take the limit under its new name only.
+		o = p.probe(ctx, r.Backend, ep, smallest(ep, r.Backend.Model, "max_completion_tokens"))
+	}
+	if ctx.Err() != nil {
+		return breaker.Result{Kind: breaker.Neutral}
+	}
+	return o.evidence()
+}
+
+// smallest is the least demanding request of a dialect.
+func smallest(ep openai.Endpoint, model, limit string) []byte {
+	const word = "ping"
+	message := []map[string]string{{"role": "user", "content": word}}
+	request := map[string]any{"model": model}
+	switch ep {
+	case openai.Embeddings:
+		request["input"] = word
+	case openai.Responses:
+		request["input"], request["max_output_tokens"], request["stream"] = word, 16, true
+	case openai.Completions:
+		request["prompt"], request["max_tokens"], request["stream"] = word, 1, true
+	case openai.Messages:
+		request["messages"], request["max_tokens"], request["stream"] = message, 1, true
+	default:
+		request["messages"], request[limit], request["stream"] = message, 1, true
+	}
+	body, err := json.Marshal(request)
+	if err != nil {
+		return nil // strings and numbers always marshal
+	}
+	return body
+}
+
+// probe sends one request and judges the answer up to its first token. The end of ctx is Cancelled.
+func (p *Proxy) probe(ctx context.Context, b *table.Backend, ep openai.Endpoint, content []byte) Outcome {
+	tr, err := p.transports.get(b, probeConnect)
+	if err != nil {
+		return Outcome{Class: Misconfigured, Cause: err.Error()}
+	}
+	target, err := targetURL(b, ep)
+	if err != nil {
+		return Outcome{Class: Misconfigured, Cause: err.Error()}
+	}
+	envelope, err := openai.ParseEnvelope(content)
+	if err != nil {
+		return Outcome{Class: Invalid, Cause: "the probe is no request"}
+	}
+	header := http.Header{"Content-Type": {"application/json"}, "User-Agent": p.userAgent}
+	if ep == openai.Messages {
+		header["Anthropic-Version"] = []string{"2023-06-01"}
+	}
+	addOwn(header, b)
+	u := upstream{transport: tr, limit: p.cfg.MaxAnswer}
+	u.request = func(ctx context.Context) *http.Request {
+		return newRequest(ctx, target, header, envelope.Splice(content, b.Model))
+	}
+	u.start(&p.background)
+	defer u.abandon()
+	return firstTokenOf(ctx, &u, ep)
+}
+
+func firstTokenOf(ctx context.Context, u *upstream, ep openai.Endpoint) Outcome {
+	var resp *http.Response
+	events := sse.NewScanner(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return Outcome{Class: Cancelled, Cause: "the probe was stopped"}
+		case part := <-u.parts:
+			if part.resp != nil {
+				resp = part.resp
+			}
+			switch {
+			case resp == nil:
+				return transportOutcome(part.err)
+			case part.whole:
+				o, _ := judgeWhole(ep, resp, &part, false)
+				return o
+			}
+			if o, known := judgeEvents(events, u, &part, ep); known {
+				return o
+			}
+		}
+	}
+}
+
+// judgeEvents looks for a token in a part of a stream.
+func judgeEvents(events *sse.Scanner, u *upstream, p *part, ep openai.Endpoint) (o Outcome, known bool) {
+	events.Feed(p.data)
+	u.recycle(p.data)
+	for ev, ok := events.Next(); ok; ev, ok = events.Next() {
+		facts := openai.JudgeEvent(ep, ev.Name, ev.Data)
+		switch facts.Kind {
+		case openai.Token:
+			return Outcome{Class: Success}, true
+		case openai.ErrorEvent:
+			return outcomeOf(facts.Answer), true
+		case openai.DoneEvent:
+			return Outcome{Class: Invalid, Cause: "a stream without a token"}, true
+		}
+	}
+	if p.err != nil || events.Err() != nil {
+		return Outcome{Class: Invalid, Cause: "a stream without a token"}, true
+	}
+	return Outcome{}, false
 }

@@ -2,22 +2,111 @@ package proxy
 
 import (
 	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spillway-dev/spillway/internal/breaker"
+	"github.com/spillway-dev/spillway/internal/openai"
+	"github.com/spillway-dev/spillway/internal/table"
 )
 
 // Proxy serves the data port. It is safe for concurrent use; make one with New. It implements breaker.Prober.
 type Proxy struct {
-	cfg Config
+	cfg        Config
+	transports transports
+	memory     memory
+	userAgent  []string
+	background sync.WaitGroup // requests to backends that may outlive their caller's, briefly
 }
 
-// New returns a proxy and subscribes it to the store's tables.
+// New returns a proxy and subscribes it, and all that it was given, to the store's tables.
 func New(cfg Config) *Proxy {
 	cfg.setDefaults()
-	return &Proxy{cfg: cfg}
+	p := &Proxy{cfg: cfg, userAgent: []string{"spillway/" + cfg.Version}}
+	p.transports.guard.allowed = cfg.AllowCIDRs
+	p.memory.limit = cfg.BodyBudget
+	cfg.Breakers.OnTransition(func(t breaker.Transition) {
+		for _, name := range t.Names {
+			cfg.Metrics.Transition(t.Namespace, name, string(t.To), string(t.Reason))
+		}
+	})
+	cfg.Store.OnSwap(p.apply)
+	return p
 }
 
-// Handler serves the data port: the routed endpoints, the model list, health and readiness.
-func (p *Proxy) Handler() http.Handler { return http.NotFoundHandler() }
+// apply makes all state that outlives tables follow a new one.
+func (p *Proxy) apply(t *table.Table) {
+	p.cfg.Breakers.Apply(t)
+	p.cfg.Admission.Apply(t)
+	p.cfg.Metrics.Retain(t)
+	p.transports.retain(t)
+}
 
 // Close waits for what outlives its request (connections that are read to their end) and closes idle connections. Call
 // it after the server has stopped and after breaker.Registry.Run has returned.
-func (p *Proxy) Close() {}
+func (p *Proxy) Close() {
+	p.background.Wait()
+	p.transports.close()
+}
+
+// Handler serves the data port: the routed endpoints, the model list, health and readiness. Paths are matched as they
+// come, never cleaned or redirected: a caller's path chooses an endpoint and nothing else.
+func (p *Proxy) Handler() http.Handler { return http.HandlerFunc(p.handle) }
+
+func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
+	path := r.URL.Path
+	if ep, ok := openai.EndpointOf(path); ok {
+		if p.allow(w, r, http.MethodPost) {
+			p.serve(w, r, ep)
+		}
+		return
+	}
+	answer := p.information(path)
+	if answer == nil {
+		p.refuse(w, r, &openai.Error{Code: openai.CodeInvalidRequest, Status: http.StatusNotFound,
+			Message: "there is nothing at this path; see /v1/models and /v1/chat/completions"})
+		return
+	}
+	if p.allow(w, r, http.MethodGet, http.MethodHead) {
+		// These write at once, so one deadline covers them.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(p.cfg.WriteTimeout))
+		answer(w, r)
+	}
+}
+
+// information returns what answers a GET, nil for an unknown path.
+func (p *Proxy) information(path string) http.HandlerFunc {
+	switch {
+	case path == "/v1/models":
+		return p.listModels
+	case strings.HasPrefix(path, "/v1/models/"):
+		return p.showModel
+	case path == "/healthz":
+		return func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") }
+	case path == "/readyz":
+		return p.ready
+	case strings.HasPrefix(path, "/readyz/"):
+		return p.routeReady
+	}
+	return nil
+}
+
+func (p *Proxy) allow(w http.ResponseWriter, r *http.Request, methods ...string) bool {
+	for _, m := range methods {
+		if r.Method == m {
+			return true
+		}
+	}
+	w.Header().Set("Allow", strings.Join(methods, ", "))
+	p.refuse(w, r, &openai.Error{Code: openai.CodeInvalidRequest, Status: http.StatusMethodNotAllowed,
+		Message: "this path takes " + strings.Join(methods, " or ") + " only"})
+	return false
+}
+
+func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, e *openai.Error) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(p.cfg.WriteTimeout))
+	w.Header().Set(headerRequestID, requestID(r.Header))
+	w.Header().Set("X-Should-Retry", "false")
+	openai.WriteError(w, e)
+}

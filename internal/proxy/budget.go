@@ -1,0 +1,80 @@
+package proxy
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spillway-dev/spillway/internal/openai"
+)
+
+// Headers by which a caller shortens the route's timeouts.request.
+const (
+	headerDeadline = "X-Request-Deadline-Ms"
+	headerTimeout  = "X-Request-Timeout-Ms"
+)
+
+// absoluteFrom is the smallest number of X-Request-Deadline-Ms that is read as milliseconds since 1970 (September 2001)
+// and not as a duration (of thirty years).
+const absoluteFrom = 1_000_000_000_000
+
+// budget is the time that a request has over queue, attempts and fallbacks. The zero value is unlimited.
+type budget struct {
+	total time.Duration
+	ends  time.Time
+}
+
+func newBudget(began time.Time, total time.Duration) budget {
+	if total <= 0 {
+		return budget{}
+	}
+	return budget{total: total, ends: began.Add(total)}
+}
+
+func (b *budget) limited() bool { return b.total > 0 }
+
+// spent says whether the time is over.
+func (b *budget) spent(now time.Time) bool { return b.limited() && !now.Before(b.ends) }
+
+// share is how long an attempt may take when others (further backends) may have to follow: what is left, minus a tenth of
+// the budget for each of them, so that the last resort is reached. It is never less than an equal part of what is left.
+// 0 is unlimited.
+func (b *budget) share(now time.Time, others int) time.Duration {
+	if !b.limited() {
+		return 0
+	}
+	left := b.ends.Sub(now)
+	reserved := left - b.total/10*time.Duration(others)
+	return max(reserved, left/time.Duration(others+1), 1)
+}
+
+// callersBudget returns the route's budget, shortened by what the caller asked for. It is never longer.
+func callersBudget(h http.Header, began, wall time.Time, routes time.Duration) (time.Duration, *openai.Error) {
+	total := routes
+	for _, name := range []string{headerDeadline, headerTimeout} {
+		text := strings.TrimSpace(h.Get(name))
+		if text == "" {
+			continue
+		}
+		ms, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || ms <= 0 {
+			return 0, &openai.Error{Code: openai.CodeInvalidRequest, Param: name,
+				Message: "the header " + name + " must hold a positive whole number of milliseconds"}
+		}
+		asked := milliseconds(ms)
+		if name == headerDeadline && ms >= absoluteFrom {
+			asked = max(time.UnixMilli(ms).Sub(wall), 1)
+		}
+		if total == 0 || asked < total {
+			total = asked
+		}
+	}
+	return total, nil
+}
+
+// milliseconds converts without overflow.
+func milliseconds(ms int64) time.Duration {
+	const longest = int64(1<<63-1) / int64(time.Millisecond)
+	return time.Duration(min(ms, longest)) * time.Millisecond
+}

@@ -1,0 +1,263 @@
+package proxy
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/spillway-dev/spillway/api/stream"
+	"github.com/spillway-dev/spillway/internal/openai"
+	"github.com/spillway-dev/spillway/internal/sse"
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+const (
+	// writeSlice is how much is written under one deadline, so that a slow caller of a long answer is not a stuck one.
+	writeSlice = 64 << 10
+	// stateKeepalive is the metric's word for a state that was repeated.
+	stateKeepalive = "keepalive"
+)
+
+// caller is the writing half of a request. Only the request's own goroutine uses it, so nothing it writes can be torn.
+//
+// For a stream it collects comments until the status line is committed: by the first token, or when
+// heartbeat.commitAfter has passed. Everything is written at event boundaries, because whole events and whole comments
+// are all that is ever put into out.
+type caller struct {
+	x       *exchange
+	w       http.ResponseWriter
+	conn    *http.ResponseController
+	timeout time.Duration
+	http2   bool
+
+	beat      *time.Timer // nil where no heartbeats are due
+	heartbeat table.Heartbeat
+	form      sse.Form
+	state     stream.Heartbeat
+	unwritten []string // states in out that count once they are written
+	json      []byte
+
+	out       []byte // what the next flush writes
+	committed bool
+	wrote     time.Time // of the last write
+	err       error     // of a write: the caller is gone or stuck
+	aborted   bool      // the answer must not look whole
+}
+
+func (c *caller) init(w http.ResponseWriter, r *http.Request, timeout time.Duration, x *exchange) {
+	*c = caller{x: x, w: w, conn: http.NewResponseController(w), timeout: timeout, http2: r.ProtoMajor >= 2}
+	w.Header()[headerRequestID] = []string{x.log.RequestID}
+	if !c.http2 {
+		// The connection's last answer has left its deadline, which must not fall into a "100 Continue" of this request.
+		_ = c.conn.SetWriteDeadline(x.began.Add(timeout))
+	}
+}
+
+func (c *caller) header() http.Header { return c.w.Header() }
+
+// listen starts the heartbeats of a streaming request.
+func (c *caller) listen(h table.Heartbeat) {
+	c.heartbeat = h
+	if h.Form == table.HeartbeatBlock {
+		c.form = sse.Block
+	}
+	c.beat = time.NewTimer(h.CommitAfter - time.Since(c.x.began))
+}
+
+// beats fires when onBeat is due; nil, which never fires, where there are no heartbeats.
+func (c *caller) beats() <-chan time.Time {
+	if c.beat == nil {
+		return nil
+	}
+	return c.beat.C
+}
+
+// onBeat commits the status line when its time has come, and repeats the state after an interval without output.
+func (c *caller) onBeat() {
+	if !c.committed {
+		c.commit(true)
+		c.flush()
+		c.rearm(c.heartbeat.Interval)
+		return
+	}
+	if c.heartbeat.Interval == 0 {
+		return // it was armed for the commit alone
+	}
+	if quiet := time.Since(c.wrote); quiet < c.heartbeat.Interval {
+		c.rearm(c.heartbeat.Interval - quiet)
+		return
+	}
+	again := c.state
+	again.ElapsedMS = time.Since(c.x.began).Milliseconds()
+	c.comment(&again, stateKeepalive)
+	c.flush()
+	c.rearm(c.heartbeat.Interval)
+}
+
+func (c *caller) rearm(d time.Duration) {
+	if c.heartbeat.Interval > 0 {
+		c.beat.Reset(d)
+	}
+}
+
+// stop ends the heartbeats: nothing is written after it.
+func (c *caller) stop() {
+	if c.beat != nil {
+		c.beat.Stop()
+	}
+}
+
+// say tells a streaming caller what its request does now; others are not told.
+func (c *caller) say(h stream.Heartbeat) {
+	if c.beat == nil {
+		return
+	}
+	c.state = h
+	c.comment(&h, string(h.State))
+	if c.committed {
+		c.flush()
+	}
+}
+
+func (c *caller) comment(h *stream.Heartbeat, counted string) {
+	c.json = h.AppendJSON(c.json[:0])
+	c.out = sse.AppendComment(c.out, c.json, c.form)
+	c.unwritten = append(c.unwritten, counted)
+}
+
+// started commits the stream with its first token: what was collected, the comment that says so, then the events that
+// were held back. More may be appended to out before the flush.
+func (c *caller) started(h stream.Heartbeat, held []byte) {
+	c.state = h
+	c.comment(&h, string(h.State))
+	if !c.committed {
+		c.commit(false)
+		c.rearm(c.heartbeat.Interval)
+	}
+	c.out = append(c.out, held...)
+}
+
+// commit sends the status line of a stream with the next flush. An early one leaves out what is not final yet.
+func (c *caller) commit(early bool) {
+	c.committed = true
+	h := c.header()
+	h["Content-Type"] = []string{"text/event-stream"}
+	h["Cache-Control"] = []string{"no-cache"}
+	h["X-Accel-Buffering"] = []string{"no"}
+	c.x.decisions(h, early)
+	c.w.WriteHeader(http.StatusOK)
+}
+
+// flush writes out under a renewed deadline and hands it to the network.
+func (c *caller) flush() {
+	if c.err == nil && c.write(c.out) {
+		c.err = c.conn.Flush()
+		if c.http2 {
+			// An HTTP/2 stream is reset when a deadline passes, whether or not something is being written.
+			_ = c.conn.SetWriteDeadline(time.Time{})
+		}
+	}
+	c.out = c.out[:0]
+	if cap(c.out) > writeSlice {
+		c.out = nil // one giant event must not be paid for to the stream's end
+	}
+	for _, state := range c.unwritten {
+		c.x.series.Heartbeat(state)
+	}
+	c.unwritten = c.unwritten[:0]
+}
+
+// write writes p in slices, each under a deadline of its own. It reports whether the caller took them.
+func (c *caller) write(p []byte) bool {
+	for len(p) > 0 && c.err == nil {
+		n := min(len(p), writeSlice)
+		c.wrote = time.Now()
+		_ = c.conn.SetWriteDeadline(c.wrote.Add(c.timeout)) // where it cannot be set, the connection is gone
+		_, c.err = c.w.Write(p[:n])
+		c.x.log.BytesOut += int64(n)
+		p = p[n:]
+	}
+	return c.err == nil
+}
+
+// answer writes a whole answer that is no stream.
+func (c *caller) answer(status int, body []byte) {
+	h := c.header()
+	h["Content-Type"] = []string{"application/json"}
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	c.x.decisions(h, false)
+	c.committed = true
+	c.w.WriteHeader(status)
+	c.write(body)
+}
+
+// fail tells the caller why there is no answer, in the form that is still possible.
+func (c *caller) fail(f *failure) {
+	switch {
+	case c.committed && !c.x.stream:
+		c.aborted = true // half a body is out
+	case c.committed:
+		if f.rejected != nil {
+			c.out = sse.AppendData(c.out, openai.AppendRejection(nil, f.rejected, f.err.UpstreamStatus))
+		} else {
+			c.out = f.err.AppendEvent(c.out)
+		}
+		c.flush()
+	default:
+		c.failWhole(f)
+	}
+}
+
+func (c *caller) failWhole(f *failure) {
+	h := c.header()
+	c.x.decisions(h, false)
+	if pointless(f.err.Code) {
+		h.Set("X-Should-Retry", "false")
+	}
+	c.committed = true
+	_ = c.conn.SetWriteDeadline(time.Now().Add(c.timeout))
+	if f.rejected == nil {
+		openai.WriteError(c.w, f.err)
+		return
+	}
+	body := openai.AppendRejection(nil, f.rejected, f.err.UpstreamStatus)
+	h["Content-Type"] = []string{"application/json"}
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	c.w.WriteHeader(f.err.HTTPStatus())
+	c.write(body)
+}
+
+// abandon is for a caller that is gone.
+func (c *caller) abandon() { c.aborted = true }
+
+// broken says that the connection has to be cut.
+func (c *caller) broken() bool { return c.aborted || c.err != nil }
+
+// pointless says whether sending the same request again cannot help, however long one waits.
+func pointless(code openai.Code) bool {
+	switch code {
+	case openai.CodeInvalidRequest, openai.CodeRequestTooLarge, openai.CodeUnsupportedEncoding, openai.CodeUnauthenticated,
+		openai.CodeForbidden, openai.CodeModelNotFound, openai.CodeUpstreamRejected, openai.CodeUpstreamMisconfigured:
+		return true
+	}
+	return false
+}
+
+// decisions sets the headers that say what was decided. An early commit leaves out what is not final yet.
+func (x *exchange) decisions(h http.Header, early bool) {
+	if x.route == nil {
+		return
+	}
+	h["X-Spillway-Route"] = []string{x.route.Key()}
+	if x.plan.Preference != "" {
+		h["X-Spillway-Preference"] = []string{string(x.plan.Preference)}
+	}
+	if early || x.log.Attempts == 0 {
+		return
+	}
+	h["X-Spillway-Attempts"] = []string{strconv.Itoa(x.log.Attempts)}
+	if x.backend != nil {
+		h["X-Spillway-Backend"] = []string{x.backend.Name}
+		h["X-Spillway-Reason"] = []string{x.reason}
+	}
+}

@@ -1,0 +1,138 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/spillway-dev/spillway/api/stream"
+	"github.com/spillway-dev/spillway/internal/breaker"
+	"github.com/spillway-dev/spillway/internal/plan"
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+// dispatch goes along the plan until a backend settles the request: with an answer, which is then written, or with an
+// error that no other backend can cure.
+func dispatch(x *exchange) *failure {
+	if x.stream {
+		x.caller.listen(x.route.Heartbeat)
+	}
+	steps := x.plan.Steps
+	for i := 0; i < len(steps); i++ {
+		if f := x.overdue(); f != nil {
+			return f
+		}
+		if x.tooSmall(steps[i].Backend) {
+			continue
+		}
+		settled, f := x.step(i)
+		if settled {
+			return f
+		}
+	}
+	return x.exhausted()
+}
+
+// step queues for one backend and tries it. settled says that no other backend is to be asked.
+func (x *exchange) step(i int) (settled bool, f *failure) {
+	backend := x.plan.Steps[i].Backend
+	release, err := x.enqueue(i)
+	if err != nil {
+		if f := x.overdue(); f != nil {
+			return true, f
+		}
+		x.spill("spilled", err)
+		return false, nil
+	}
+	defer release()
+	outcome, asked := x.ask(i)
+	if !asked {
+		x.spill(string(plan.WhyBreakerOpen), nil)
+		return false, nil
+	}
+	if !outcome.next() {
+		return true, x.settle(backend, &outcome)
+	}
+	x.reason = rules[outcome.Class].reason
+	x.caller.say(stream.Heartbeat{State: outcome.state(), Backend: backend.Name,
+		FailingOver: i+1 < len(x.plan.Steps), Code: string(outcome.attemptCode())})
+	return false, nil
+}
+
+// spill goes on to the next backend without an attempt at this one.
+func (x *exchange) spill(reason string, why error) {
+	x.reason = reason
+	x.full = x.full || isFull(why)
+}
+
+// ask tries one backend, again where retry.attempts allows it. asked is false when its breaker refuses.
+func (x *exchange) ask(i int) (outcome Outcome, asked bool) {
+	backend := x.plan.Steps[i].Backend
+	for try := 0; ; try++ {
+		mode := breaker.Normal
+		if x.plan.AllOpen {
+			mode = breaker.LastResort
+		}
+		permit, ok := x.p.cfg.Breakers.Admit(backend.ID, x.endpoint.Path(), mode)
+		if !ok {
+			return outcome, asked
+		}
+		if !asked {
+			x.announce(i)
+		}
+		asked = true
+		outcome = x.attempt(i, permit)
+		if !outcome.retryable() || try >= x.route.Retry.Attempts || !x.pause(x.route.Retry.Backoff) {
+			return outcome, true
+		}
+	}
+}
+
+// announce tells a streaming caller which backend is tried now.
+func (x *exchange) announce(i int) {
+	backend := x.plan.Steps[i].Backend
+	x.backend = backend
+	x.caller.say(stream.Heartbeat{State: stream.StateAttempt, N: i + 1, Of: len(x.plan.Steps), Backend: backend.Name, Regime: backend.Regime})
+}
+
+// pause waits before another try at the same backend. It reports whether there is still somebody to try for.
+func (x *exchange) pause(d time.Duration) bool {
+	if x.budget.spent(time.Now().Add(d)) {
+		return false
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			return x.caller.err == nil
+		case <-x.caller.beats():
+			x.caller.onBeat()
+		case <-x.r.Context().Done():
+			return false
+		}
+	}
+}
+
+// overdue says whether the request has ended, whatever the backends do.
+func (x *exchange) overdue() *failure {
+	switch {
+	case x.r.Context().Err() != nil || x.caller.err != nil:
+		return x.gone()
+	case x.budget.spent(time.Now()):
+		return failed(x.deadlineError())
+	}
+	return nil
+}
+
+// tooSmall says whether a backend cannot hold a prompt that an equal or larger window has already proven too small for.
+func (x *exchange) tooSmall(b *table.Backend) bool {
+	if b.ContextWindow == 0 {
+		return false
+	}
+	for i := range x.trail {
+		t := &x.trail[i]
+		if t.outcome.Class == TooLong && t.backend.ContextWindow >= b.ContextWindow {
+			return true
+		}
+	}
+	return false
+}

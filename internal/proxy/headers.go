@@ -1,0 +1,137 @@
+package proxy
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"math/rand/v2"
+	"net/http"
+	"net/textproto"
+	"strings"
+
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+const headerRequestID = "X-Request-Id"
+
+// hopByHop headers belong to one connection. They go neither way.
+var hopByHop = set("Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te",
+	"Trailer", "Transfer-Encoding", "Upgrade", "Expect", "Content-Length", "Content-Encoding", "Http2-Settings")
+
+// notToBackends stay here: credentials, what the framing of the new request settles, what tells about the caller's
+// network or browser, and what is addressed to this proxy.
+var notToBackends = set("Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "Ocp-Apim-Subscription-Key", "X-Auth-Token",
+	"X-Access-Token", "X-Amz-Security-Token", "Cf-Access-Client-Id", "Cf-Access-Client-Secret", "Cf-Access-Jwt-Assertion", "Cookie",
+	"Openai-Organization", "Openai-Project", "Accept-Encoding", "Host", "User-Agent", "Via", "Forwarded", "X-Real-Ip",
+	"Origin", "Referer", headerHint, headerDeadline, headerTimeout, headerRequestID)
+
+// notToCallers stay here: what speaks of our account at a backend or of its connection, and what this proxy says itself.
+var notToCallers = set("Set-Cookie", "Location", "Www-Authenticate", "Server", "Via", "Alt-Svc", "Strict-Transport-Security", "Date",
+	"Retry-After", "Retry-After-Ms", "X-Should-Retry", "Openai-Organization", "Openai-Project", "X-Accel-Buffering", "Cache-Control", "Content-Type", headerRequestID)
+
+func set(names ...string) map[string]bool {
+	m := make(map[string]bool, len(names))
+	for _, name := range names {
+		m[name] = true
+	}
+	return m
+}
+
+// toBackend copies what a backend may see of the caller's header, then adds what is the backend's own. The values are
+// shared with the caller's header and must not be changed.
+func (x *exchange) toBackend(b *table.Backend) http.Header {
+	from := x.r.Header
+	to := make(http.Header, len(from)+len(b.Headers)+4)
+	nominated := from["Connection"]
+	for name, values := range from {
+		if hopByHop[name] || notToBackends[name] || addressedToProxies(name) || nominates(nominated, name) || x.isCredential(name) {
+			continue
+		}
+		to[name] = values
+	}
+	if to["Content-Type"] == nil {
+		to["Content-Type"] = []string{"application/json"}
+	}
+	to["User-Agent"] = x.p.userAgent
+	to[headerRequestID] = []string{x.log.RequestID}
+	addOwn(to, b)
+	return to
+}
+
+// addOwn adds the backend's declared headers and its credential, in place of what stands there.
+func addOwn(to http.Header, b *table.Backend) {
+	for _, h := range b.Headers {
+		to[textproto.CanonicalMIMEHeaderKey(h.Name)] = []string{h.Value}
+	}
+	if b.Credential != nil {
+		to[textproto.CanonicalMIMEHeaderKey(b.Credential.Header)] = []string{b.Credential.Value}
+	}
+}
+
+// isCredential says whether a backend of the chain takes its credential in this header: then what the caller sends in it
+// is one too.
+func (x *exchange) isCredential(name string) bool {
+	for i := range x.route.Chain {
+		if c := x.route.Chain[i].Credential; c != nil && strings.EqualFold(c.Header, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func addressedToProxies(name string) bool {
+	return strings.HasPrefix(name, "X-Forwarded-") || strings.HasPrefix(name, "X-Spillway-") || strings.HasPrefix(name, "Sec-") ||
+		strings.HasPrefix(name, "Proxy-") || strings.HasPrefix(name, "Access-Control-")
+}
+
+// nominates says whether a Connection header makes name a header of the connection.
+func nominates(connection []string, name string) bool {
+	for _, line := range connection {
+		for token := range strings.SplitSeq(line, ",") {
+			if strings.EqualFold(strings.TrimSpace(token), name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// toCaller copies what a caller may see of a backend's header.
+func toCaller(to, from http.Header) {
+	nominated := from["Connection"]
+	for name, values := range from {
+		if hopByHop[name] || notToCallers[name] || nominates(nominated, name) || ownWord(name) {
+			continue
+		}
+		to[name] = values
+	}
+}
+
+// ownWord says whether only this proxy may say the header: its decisions and its rate limit, not the backend's.
+func ownWord(name string) bool {
+	return strings.HasPrefix(name, "X-Spillway-") || strings.HasPrefix(name, "X-Ratelimit-") || strings.HasPrefix(name, "Proxy-")
+}
+
+// saneID says whether a caller's request id can be passed on and logged as it is.
+func saneID(id string) bool {
+	const longest = 128
+	if id == "" || len(id) > longest {
+		return false
+	}
+	for i := range len(id) {
+		c := id[i]
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("-_.:/+=@", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// newID returns 128 random bits. They tell requests apart and guard nothing.
+func newID() string {
+	var b [16]byte
+	binary.LittleEndian.PutUint64(b[:8], rand.Uint64())
+	binary.LittleEndian.PutUint64(b[8:], rand.Uint64())
+	return hex.EncodeToString(b[:])
+}

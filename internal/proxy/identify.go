@@ -1,0 +1,146 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/spillway-dev/spillway/internal/breaker"
+	"github.com/spillway-dev/spillway/internal/openai"
+	"github.com/spillway-dev/spillway/internal/plan"
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+// headerHint names the backend that a caller would like.
+const headerHint = "X-Prefer-Backend"
+
+// notReadyRetry is when a caller may try again that came before the first table.
+const notReadyRetry = time.Second
+
+// identify finds what decides about the request, and leaves the rest of the body alone.
+func identify(x *exchange) *failure {
+	envelope, err := openai.ParseEnvelope(x.body)
+	if err != nil {
+		return failed(asError(err))
+	}
+	x.envelope = envelope
+	x.stream = envelope.Stream && x.endpoint.Streams()
+	x.log.Stream = x.stream
+	return nil
+}
+
+// asError passes on an error that was written for callers, and hides any other.
+func asError(err error) *openai.Error {
+	var told *openai.Error
+	if errors.As(err, &told) {
+		return told
+	}
+	return &openai.Error{Code: openai.CodeInternalError, Message: "this proxy made a mistake"}
+}
+
+// resolve looks the model up in one snapshot of the table, which holds to the request's end.
+func resolve(x *exchange) *failure {
+	if !x.p.cfg.Store.Ready() {
+		return failed(&openai.Error{Code: openai.CodeModelUnavailable, RetryAfter: notReadyRetry,
+			Message: "this proxy has not read its routes yet"})
+	}
+	x.route = x.p.cfg.Store.Load().ByModel(x.envelope.Model)
+	if x.route == nil {
+		return failed(&openai.Error{Code: openai.CodeModelNotFound, Param: "model",
+			Message: fmt.Sprintf("the model %s does not exist here; GET /v1/models lists those that do", quoted(x.envelope.Model))})
+	}
+	x.series = x.p.cfg.Metrics.Route(x.route)
+	x.log.Route = x.route.Key()
+	if len(x.route.Chain) == 0 {
+		return failed(&openai.Error{Code: openai.CodeModelUnavailable,
+			Message: "the route of this model has no usable backend; the conditions of the LLMRoute say why"})
+	}
+	total, err := callersBudget(x.r.Header, x.began, x.p.cfg.Now(), x.route.Timeouts.Request)
+	if err != nil {
+		return failed(err)
+	}
+	x.budget = newBudget(x.began, total)
+	return nil
+}
+
+func authorize(x *exchange) *failure {
+	if x.p.cfg.Authorize == nil {
+		return nil
+	}
+	if err := x.p.cfg.Authorize.Authorize(x.r.Context(), x.r.Header, x.route); err != nil {
+		return failed(err)
+	}
+	return nil
+}
+
+// rateLimit takes a token of the route's bucket. It comes after resolve, so that unknown names spend none.
+func rateLimit(x *exchange) *failure {
+	d := x.p.cfg.Admission.Allow(x.route)
+	if d.Limited {
+		h := x.caller.header()
+		h.Set("X-Ratelimit-Limit-Requests", strconv.Itoa(d.Limit))
+		h.Set("X-Ratelimit-Remaining-Requests", strconv.Itoa(d.Remaining))
+		h.Set("X-Ratelimit-Reset-Requests", d.Reset.Round(time.Millisecond).String())
+	}
+	if d.OK {
+		return nil
+	}
+	x.series.RateLimited()
+	limit := &x.route.RateLimit
+	return failed(&openai.Error{Code: openai.CodeRateLimited, RetryAfter: d.RetryAfter,
+		Message: fmt.Sprintf("the route takes %d requests per %s with a burst of %d (spec.rateLimit of LLMRoute %s)",
+			limit.Requests, limit.Per, limit.Burst, x.route.Key())})
+}
+
+// makePlan settles the order of backends.
+func makePlan(x *exchange) *failure {
+	hint := x.r.Header.Get(headerHint)
+	x.plan = plan.Make(plan.Input{
+		Route: x.route, Hint: hint, Now: x.p.cfg.Now(), PromptTokens: promptTokens(x.body),
+		View: func(b *table.Backend) breaker.View { return x.p.cfg.Breakers.View(b.ID, x.endpoint.Path()) },
+	})
+	x.log.Hint, x.log.HintApplied = plan.CleanHint(hint), string(x.plan.Preference)
+	x.reason = string(x.plan.Reason)
+	return nil
+}
+
+// promptTokens is the size of a prompt, as far as its bytes tell: 0, unknown, where it carries images or sound.
+func promptTokens(body []byte) int64 {
+	for _, encoded := range []string{";base64,", `"input_audio"`, `"file_data"`, `"base64"`} {
+		if bytes.Contains(body, []byte(encoded)) {
+			return 0
+		}
+	}
+	return int64(len(body)) / bytesPerToken
+}
+
+// bytesPerToken is the rule of thumb by which bytes become tokens, as the field slowAfterPerKilotoken documents it.
+const bytesPerToken = 4
+
+// quoted shows a caller its own word, cut where it is longer than any name may be.
+func quoted(name string) string {
+	const longest = 253
+	if len(name) > longest {
+		name = name[:longest] + "..."
+	}
+	return strconv.Quote(name)
+}
+
+// shuttingDown tells the process's end from a caller that left: net/http cancels for the latter without a cause.
+func shuttingDown(ctx context.Context) bool {
+	cause := context.Cause(ctx)
+	return cause != nil && cause != context.Canceled //nolint:errorlint // a wrapped cause is not net/http's
+}
+
+// requestID returns the caller's id where it is sane, else a new one.
+func requestID(h http.Header) string {
+	id := h.Get(headerRequestID)
+	if saneID(id) {
+		return id
+	}
+	return newID()
+}

@@ -1,0 +1,107 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spillway-dev/spillway/api/stream"
+	"github.com/spillway-dev/spillway/internal/admission"
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+func isFull(err error) bool { return errors.Is(err, admission.ErrQueueFull) }
+
+// enqueue takes one of the slots that this proxy has at the step's backend, waiting for it where the queue allows. On an
+// error the request goes on to the next backend, unless it has ended.
+func (x *exchange) enqueue(i int) (release func(), err error) {
+	backend := x.plan.Steps[i].Backend
+	if backend.MaxInFlight <= 0 {
+		return func() {}, nil
+	}
+	ctx := x.r.Context()
+	release, err = x.p.cfg.Admission.Acquire(ctx, backend, admission.Wait{})
+	if !isFull(err) {
+		return release, err
+	}
+	wait := admission.Wait{Length: x.route.Queue.Length}
+	if i+1 < len(x.plan.Steps) {
+		wait.MaxWait = x.route.Queue.MaxWait
+	}
+	if !x.plan.AllOpen {
+		wait.Opened = x.p.cfg.Breakers.Opened(backend.ID)
+	}
+	if x.budget.limited() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, x.budget.ends)
+		defer cancel()
+	}
+	done := x.series.Backend(backend.Name).Waiting()
+	defer done()
+	began := time.Now()
+	release, err = x.await(ctx, backend, wait)
+	x.queued(time.Since(began), err)
+	return release, err
+}
+
+func (x *exchange) queued(d time.Duration, err error) {
+	if isFull(err) {
+		return // refused, not made to wait
+	}
+	x.log.Queued += d
+	x.outside += d
+	x.p.cfg.Metrics.QueueWait(d)
+}
+
+// slot is what Acquire returned.
+type slot struct {
+	release func()
+	err     error
+}
+
+// await waits in the queue. A streaming caller is told its place meanwhile, so the waiting is a goroutine's and the
+// writing stays here.
+func (x *exchange) await(ctx context.Context, backend *table.Backend, wait admission.Wait) (func(), error) {
+	if !x.stream {
+		return x.p.cfg.Admission.Acquire(ctx, backend, wait)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	places := make(chan int, 1)
+	wait.Position = func(n int) { replace(places, n) }
+	got := make(chan slot, 1)
+	go func() {
+		release, err := x.p.cfg.Admission.Acquire(ctx, backend, wait)
+		got <- slot{release, err}
+	}()
+	received := false
+	defer func() {
+		cancel()
+		if received {
+			return
+		}
+		if late := <-got; late.err == nil {
+			late.release()
+		}
+	}()
+	for x.caller.err == nil {
+		select {
+		case n := <-places:
+			x.caller.say(stream.Heartbeat{State: stream.StateQueued, Backend: backend.Name, Position: n})
+		case <-x.caller.beats():
+			x.caller.onBeat()
+		case s := <-got:
+			received = true
+			return s.release, s.err
+		}
+	}
+	return nil, x.caller.err
+}
+
+// replace puts n into a channel of one, in place of what nobody has taken yet. Only one goroutine may do so.
+func replace(places chan int, n int) {
+	select {
+	case <-places:
+	default:
+	}
+	places <- n
+}

@@ -1,0 +1,168 @@
+package proxy
+
+import (
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/spillway-dev/spillway/internal/openai"
+)
+
+// firstRead is the room for a body of unknown length; it doubles as the body grows.
+const firstRead = 4 << 10
+
+// overloadedRetry is when a caller may try again that found the budget for bodies spent.
+const overloadedRetry = time.Second
+
+var (
+	errBodyTooLarge = errors.New("body larger than the limit")
+	errNoMemory     = errors.New("budget for bodies is spent")
+)
+
+// read takes the whole body, decoded, before anything else is done: an attempt may have to send it again.
+func read(x *exchange) *failure {
+	body, err := x.p.readBody(x.r, x.lease)
+	x.outside += time.Since(x.began)
+	if err != nil {
+		if x.r.Context().Err() != nil {
+			return x.gone()
+		}
+		return failed(bodyError(err, x.p.cfg.MaxBody))
+	}
+	x.body = body
+	x.log.BytesIn = int64(len(body))
+	return nil
+}
+
+func (p *Proxy) readBody(r *http.Request, l *lease) ([]byte, error) {
+	body, closeBody, err := decoder(r.Header.Values("Content-Encoding"), r.Body, p.cfg.MaxBody)
+	if err != nil {
+		return nil, err
+	}
+	defer closeBody()
+	size := int64(firstRead)
+	if body == io.Reader(r.Body) && r.ContentLength >= 0 {
+		size = r.ContentLength
+	}
+	if size > p.cfg.MaxBody && r.ContentLength > p.cfg.MaxBody {
+		return nil, errBodyTooLarge
+	}
+	return readAll(body, min(size, p.cfg.MaxBody), p.cfg.MaxBody, l)
+}
+
+// readAll reads to the end, growing from size up to limit; the lease, if any, grows with it.
+func readAll(body io.Reader, size, limit int64, l *lease) ([]byte, error) {
+	// One byte more than expected: the end of the body has to be seen, and without a copy.
+	buf, err := grown(nil, size+1, l)
+	if err != nil {
+		return nil, err
+	}
+	return readOn(buf, body, limit, l)
+}
+
+// readOn is readAll that goes on behind what buf holds.
+func readOn(buf []byte, body io.Reader, limit int64, l *lease) ([]byte, error) {
+	var err error
+	for err == nil {
+		var n int
+		n, err = body.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if int64(len(buf)) > limit {
+			return buf, errBodyTooLarge
+		}
+		if err == nil && len(buf) == cap(buf) {
+			buf, err = grown(buf, min(2*int64(cap(buf)), limit+1), l)
+		}
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	return buf, err
+}
+
+// grown returns buf with the given capacity, once the lease, if any, covers it.
+func grown(buf []byte, capacity int64, l *lease) ([]byte, error) {
+	if l != nil && !l.grow(capacity) {
+		return nil, errNoMemory
+	}
+	return append(make([]byte, 0, capacity), buf...), nil
+}
+
+// errEncoding is a content coding that this proxy does not know.
+type errEncoding string
+
+func (e errEncoding) Error() string { return "content coding not supported" }
+
+// errDamaged wraps what a decoder found wrong with its input.
+type errDamaged struct{ error }
+
+func (e errDamaged) Unwrap() error { return e.error }
+
+// decoder returns a reader of the decoded body and a function that frees it. It does not close body.
+func decoder(codings []string, body io.Reader, limit int64) (io.Reader, func(), error) {
+	coding := strings.ToLower(strings.TrimSpace(strings.Join(codings, ",")))
+	switch coding {
+	case "", "identity":
+		return body, func() {}, nil
+	case "gzip", "x-gzip":
+		return &damageReader{open: func() (io.Reader, error) { return gzip.NewReader(body) }}, func() {}, nil
+	case "zstd":
+		// One goroutine less than its default: it decodes on the reader's own.
+		dec, err := zstd.NewReader(body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(uint64(limit)+1))
+		if err != nil {
+			return nil, nil, fmt.Errorf("zstd: %w", err)
+		}
+		return &damageReader{r: dec}, dec.Close, nil
+	}
+	return nil, nil, errEncoding(coding)
+}
+
+// damageReader marks errors of a decoder, and opens it with the first read: opening reads.
+type damageReader struct {
+	open func() (io.Reader, error)
+	r    io.Reader
+}
+
+func (d *damageReader) Read(p []byte) (int, error) {
+	if d.r == nil {
+		r, err := d.open()
+		if err != nil {
+			return 0, errDamaged{err}
+		}
+		d.r = r
+	}
+	n, err := d.r.Read(p)
+	if err != nil && err != io.EOF {
+		err = errDamaged{err}
+	}
+	return n, err
+}
+
+func bodyError(err error, limit int64) *openai.Error {
+	var encoding errEncoding
+	var damaged errDamaged
+	switch {
+	case errors.Is(err, errBodyTooLarge), errors.Is(err, zstd.ErrDecoderSizeExceeded), errors.Is(err, zstd.ErrWindowSizeExceeded):
+		return &openai.Error{Code: openai.CodeRequestTooLarge,
+			Message: fmt.Sprintf("the request body is larger than %d bytes, the limit of this proxy", limit)}
+	case errors.Is(err, errNoMemory):
+		return &openai.Error{Code: openai.CodeOverloaded, RetryAfter: overloadedRetry,
+			Message: "this proxy holds as many request bodies as it may; try again in a moment"}
+	case errors.As(err, &encoding):
+		return &openai.Error{Code: openai.CodeUnsupportedEncoding,
+			Message: "the request body has a Content-Encoding that is not supported; use gzip, zstd or none"}
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &openai.Error{Code: openai.CodeInvalidRequest, Status: http.StatusRequestTimeout,
+			Message: "the request body did not arrive in time"}
+	case errors.As(err, &damaged):
+		return &openai.Error{Code: openai.CodeInvalidRequest, Message: "the request body is damaged: its Content-Encoding cannot be decoded"}
+	}
+	return &openai.Error{Code: openai.CodeInvalidRequest, Message: "the request body ended early"}
+}

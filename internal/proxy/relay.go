@@ -1,0 +1,276 @@
+package proxy
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/spillway-dev/spillway/api/stream"
+	"github.com/spillway-dev/spillway/internal/openai"
+	"github.com/spillway-dev/spillway/internal/sse"
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+// maxHeld bounds the events before the first token, in bytes; they are copied, so one event may be as large as the cap.
+const maxHeld = sse.MaxEvent
+
+// take deals with a part of the answer.
+func (a *attempt) take(p part) (o Outcome, ended bool) {
+	if p.resp != nil {
+		a.resp = p.resp
+	}
+	switch {
+	case a.resp == nil:
+		return transportOutcome(p.err), true
+	case p.whole:
+		return a.takeWhole(p), true
+	}
+	return a.takeStream(p)
+}
+
+// takeWhole judges a body that is no stream, and delivers it where it is an answer.
+func (a *attempt) takeWhole(p part) Outcome {
+	o, facts := judgeWhole(a.x.endpoint, a.resp, &p, a.x.envelope.PreviousResponse)
+	if o.Class != Success {
+		return withBody(o, p.data)
+	}
+	a.usage = facts.Usage
+	return a.deliver(p.data, facts.Model)
+}
+
+// judgeWhole judges an answer that is no stream: by its status, and where that is a success, by its body.
+func judgeWhole(ep openai.Endpoint, resp *http.Response, p *part, previous bool) (Outcome, openai.BodyFacts) {
+	if status := resp.StatusCode; status < 200 || status > 299 {
+		answer := openai.JudgeStatus(&openai.Response{Endpoint: ep, Status: status, Header: resp.Header, Body: p.data,
+			Now: p.arrived, PreviousResponse: previous})
+		answer.Status = status
+		return outcomeOf(answer), openai.BodyFacts{}
+	}
+	if p.err != nil {
+		return Outcome{Class: Invalid, Cause: "answer not readable: " + describe(p.err)}, openai.BodyFacts{}
+	}
+	facts := openai.JudgeBody(ep, p.data)
+	return outcomeOf(facts.Answer), facts
+}
+
+// withBody keeps the backend's own error where the caller is to get it. An event's data is copied: it does not stay.
+func withBody(o Outcome, body []byte) Outcome {
+	if o.Class == Rejected || o.Class == TooLong {
+		o.Body = bytes.Clone(body)
+	}
+	return o
+}
+
+// deliver gives the caller a whole answer in the form that it asked for.
+func (a *attempt) deliver(body []byte, model openai.Span) Outcome {
+	x := a.x
+	if x.route.ResponseModel == table.ModelLogical {
+		body = openai.AppendReplaced(nil, body, model, openai.Quote(x.route.Model))
+	}
+	if !x.stream {
+		a.started()
+		toCaller(x.caller.header(), a.resp.Header)
+		x.caller.answer(http.StatusOK, body)
+		return Outcome{Class: Success}
+	}
+	if !x.endpoint.Converts() {
+		return Outcome{Class: Invalid, Cause: "a JSON body in answer to a request for a stream"}
+	}
+	events, err := openai.AppendStream(nil, x.endpoint, body, includeUsage(x.body))
+	if err != nil {
+		return Outcome{Class: Invalid, Cause: "a JSON body that makes no stream"}
+	}
+	a.started()
+	x.caller.out = append(x.caller.out, events...)
+	x.caller.flush()
+	return Outcome{Class: Success}
+}
+
+// includeUsage says whether the caller asked for usage in a stream. It is looked for only where one is made of a body.
+func includeUsage(body []byte) bool {
+	var request struct {
+		Options struct {
+			IncludeUsage bool `json:"include_usage"`
+		} `json:"stream_options"`
+	}
+	return json.Unmarshal(body, &request) == nil && request.Options.IncludeUsage
+}
+
+// takeStream deals with bytes of a stream: all whole events in them are passed on in one write.
+func (a *attempt) takeStream(p part) (o Outcome, ended bool) {
+	a.heard = time.Now()
+	if a.events == nil {
+		a.events = sse.NewScanner(0)
+	}
+	a.events.Feed(p.data)
+	a.up.recycle(p.data)
+	for ev, ok := a.events.Next(); ok; ev, ok = a.events.Next() {
+		if o, ended = a.event(ev); ended {
+			return o, true
+		}
+	}
+	if a.events.Err() != nil {
+		return a.broken(openai.CodeStreamFailed, "an event larger than the cap"), true
+	}
+	if p.err != nil {
+		return a.ended(p.err), true
+	}
+	a.flush()
+	return Outcome{}, false
+}
+
+func (a *attempt) flush() {
+	if a.committed() && len(a.x.caller.out) > 0 {
+		a.x.caller.flush()
+	}
+}
+
+// event deals with one event.
+func (a *attempt) event(ev sse.Event) (o Outcome, ended bool) {
+	facts := openai.JudgeEvent(a.x.endpoint, ev.Name, ev.Data)
+	if facts.Usage.Known {
+		a.usage = facts.Usage
+	}
+	switch facts.Kind {
+	case openai.ErrorEvent:
+		return a.errorEvent(facts.Answer, ev.Data), true
+	case openai.DoneEvent:
+		return a.complete(), true
+	case openai.Token:
+		if !a.token {
+			a.firstToken()
+		}
+	}
+	a.finished = a.finished || facts.Finish
+	return a.pass(ev, facts.Model)
+}
+
+// firstToken commits a stream to this attempt.
+func (a *attempt) firstToken() {
+	a.token = true
+	if !a.x.stream {
+		a.permit.Token()
+		return // the answer is whole or nothing: its limits stay
+	}
+	a.started()
+	a.limitSilence(a.heard)
+}
+
+// started notes the first token, tells a streaming caller of it, and hands out what was held back.
+func (a *attempt) started() {
+	x := a.x
+	a.token = true
+	a.permit.Token()
+	x.log.TTFT = time.Since(x.began)
+	x.log.Backend, x.log.Reason = a.backend.Name, x.reason
+	a.series.FirstToken(x.log.TTFT)
+	if !x.stream {
+		return
+	}
+	if !x.caller.committed {
+		toCaller(x.caller.header(), a.resp.Header)
+	}
+	x.caller.started(stream.Heartbeat{State: stream.StateUpstreamStarted, Backend: a.backend.Name, N: a.n, Reason: x.reason}, a.held)
+	a.held = nil
+}
+
+// pass puts an event where it belongs: into the assembled body, behind the first token to the caller, before it back.
+func (a *attempt) pass(ev sse.Event, model openai.Span) (o Outcome, ended bool) {
+	x := a.x
+	switch {
+	case !x.stream:
+		return a.collect(ev)
+	case a.token:
+		x.caller.out = a.appendEvent(x.caller.out, ev, model)
+	case len(a.held)+len(ev.Raw) > maxHeld:
+		return Outcome{Class: Invalid, Cause: "too much before the first token"}, true
+	default:
+		a.held = a.appendEvent(a.held, ev, model)
+	}
+	return Outcome{}, false
+}
+
+func (a *attempt) appendEvent(dst []byte, ev sse.Event, model openai.Span) []byte {
+	if !model.Found() || a.x.route.ResponseModel != table.ModelLogical {
+		return append(dst, ev.Raw...)
+	}
+	return ev.AppendSpliced(dst, model.Start, model.End, a.x.quotedModel())
+}
+
+// collect adds an event to the body that is assembled for a caller that did not ask for a stream.
+func (a *attempt) collect(ev sse.Event) (o Outcome, ended bool) {
+	if !a.x.endpoint.Converts() {
+		return Outcome{Class: Invalid, Cause: "a stream in answer to a request for a body"}, true
+	}
+	if a.collector == nil {
+		a.collector = openai.NewCollector(a.x.endpoint)
+	}
+	if err := a.collector.Add(ev.Data); err != nil {
+		return Outcome{Class: Invalid, Cause: "a stream that makes no body"}, true
+	}
+	return Outcome{}, false
+}
+
+// errorEvent ends the attempt with the error that the backend put into its stream.
+func (a *attempt) errorEvent(answer openai.Answer, data []byte) Outcome {
+	if a.committed() {
+		return a.broken(openai.CodeStreamFailed, "an error event within the answer")
+	}
+	return withBody(outcomeOf(answer), data)
+}
+
+// ended deals with the end of a stream that said nothing of its being the end.
+func (a *attempt) ended(err error) Outcome {
+	if ev, ok, _ := a.events.Flush(); ok {
+		if o, ended := a.event(ev); ended {
+			return o
+		}
+	}
+	if a.finished {
+		return a.complete()
+	}
+	if errors.Is(err, io.EOF) {
+		return a.broken(openai.CodeStreamIncomplete, "the stream ended early")
+	}
+	return a.broken(openai.CodeStreamIncomplete, "the stream was cut: "+describe(err))
+}
+
+// broken is the outcome of a stream that went wrong: the caller's loss where it has a part of it, else only ours.
+func (a *attempt) broken(code openai.Code, cause string) Outcome {
+	if !a.committed() {
+		return Outcome{Class: Invalid, Cause: cause}
+	}
+	return Outcome{Class: Broken, Code: code, Cause: cause}
+}
+
+// complete ends a stream that is whole, with the [DONE] that its dialect asks for, whether or not the backend sent one.
+func (a *attempt) complete() Outcome {
+	switch {
+	case !a.token:
+		return Outcome{Class: Invalid, Cause: "a stream without a token"}
+	case !a.x.stream:
+		return a.deliverCollected()
+	}
+	if a.x.endpoint.EndsWithDone() {
+		a.x.caller.out = append(a.x.caller.out, sse.Done...)
+	}
+	if len(a.x.caller.out) > 0 {
+		a.x.caller.flush()
+	}
+	return Outcome{Class: Success}
+}
+
+func (a *attempt) deliverCollected() Outcome {
+	if a.collector == nil {
+		return Outcome{Class: Invalid, Cause: "a stream that makes no body"}
+	}
+	body, err := a.collector.Body()
+	if err != nil {
+		return Outcome{Class: Invalid, Cause: "a stream that makes no body"}
+	}
+	facts := openai.JudgeBody(a.x.endpoint, body)
+	return a.deliver(body, facts.Model)
+}

@@ -1,0 +1,189 @@
+package proxy
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spillway-dev/spillway/internal/openai"
+	"github.com/spillway-dev/spillway/internal/plan"
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+// settle ends a request whose attempt no other backend can follow. nil means that the caller has its answer.
+func (x *exchange) settle(backend *table.Backend, o *Outcome) *failure {
+	switch o.Class {
+	case Success:
+		x.log.Code = http.StatusOK
+		return nil
+	case Cancelled:
+		return x.gone()
+	case Deadline:
+		return failed(x.deadlineError())
+	case Rejected:
+		return rejection(backend, o)
+	}
+	return failed(&openai.Error{Code: o.code(), Attempts: x.notes(), Message: brokenMessage(backend, o.code())})
+}
+
+func brokenMessage(backend *table.Backend, code openai.Code) string {
+	switch code {
+	case openai.CodeStreamIncomplete:
+		return "the stream of backend " + backend.Name + " ended before its answer was whole"
+	case openai.CodeStreamIdle:
+		return "the stream of backend " + backend.Name + " went silent before its answer was whole"
+	}
+	return "the stream of backend " + backend.Name + " failed before its answer was whole"
+}
+
+// rejection hands on a backend's own error.
+func rejection(backend *table.Backend, o *Outcome) *failure {
+	status := o.Status
+	if status < 400 || status > 499 {
+		status = http.StatusBadRequest // an error inside a 200 that carried no status of its own
+	}
+	body := o.Body
+	if body == nil {
+		body = []byte{}
+	}
+	return &failure{rejected: body, err: &openai.Error{Code: openai.CodeUpstreamRejected, Status: status, UpstreamStatus: status,
+		Message: "backend " + backend.Name + " rejected the request"}}
+}
+
+// exhausted is what the caller gets when no backend is left: what the last one tried ended in, or why none was tried.
+func (x *exchange) exhausted() *failure {
+	if len(x.trail) == 0 {
+		return failed(x.untried())
+	}
+	last := &x.trail[len(x.trail)-1]
+	if last.outcome.Class == TooLong {
+		for i := range x.trail {
+			if first := &x.trail[i]; first.outcome.Class == TooLong {
+				return rejection(first.backend, &first.outcome)
+			}
+		}
+	}
+	e := &openai.Error{Code: last.outcome.code(), Attempts: x.notes(), Message: x.exhaustedMessage(last)}
+	if last.outcome.saturation() {
+		e.RetryAfter = x.retryAfter()
+		if x.allThrottled() {
+			e.Status = http.StatusTooManyRequests
+		}
+	}
+	return failed(e)
+}
+
+// untried is for a plan that led to no attempt.
+func (x *exchange) untried() *openai.Error {
+	switch {
+	case x.full:
+		x.p.cfg.Metrics.QueueRejected()
+		return &openai.Error{Code: openai.CodeRateLimitError, RetryAfter: time.Second,
+			Message: fmt.Sprintf("every backend is busy and its queue full (spec.queue of LLMRoute %s)", x.route.Key())}
+	}
+	saturated, wait := x.openBreakers()
+	e := &openai.Error{Code: openai.CodeUpstreamError, Status: http.StatusServiceUnavailable, RetryAfter: max(wait, time.Second),
+		Message: "the backends of this model have failed and are being left alone for a while"}
+	if saturated {
+		e.Code, e.Message = openai.CodeBackendSaturated, "the backends of this model are busy and are being left alone for a while"
+	}
+	return e
+}
+
+// openBreakers says whether any backend that could have served is open because it is busy, and when the first of them may
+// be asked again.
+func (x *exchange) openBreakers() (saturated bool, wait time.Duration) {
+	look := func(b *table.Backend) {
+		v := x.p.cfg.Breakers.View(b.ID, x.endpoint.Path())
+		if !v.Usable {
+			saturated = saturated || v.Reason.Saturation()
+			wait = shorter(wait, v.Remaining)
+		}
+	}
+	for i := range x.plan.Steps {
+		look(x.plan.Steps[i].Backend)
+	}
+	for i := range x.plan.Skipped {
+		if x.plan.Skipped[i].Why == plan.WhyBreakerOpen {
+			look(x.plan.Skipped[i].Backend)
+		}
+	}
+	return saturated, wait
+}
+
+// retryAfter is the smallest that a backend asked for, else the time until the first breaker lets somebody through.
+func (x *exchange) retryAfter() time.Duration {
+	var smallest time.Duration
+	for i := range x.trail {
+		if o := &x.trail[i].outcome; o.Class == Refused && o.HasRetryAfter {
+			smallest = shorter(smallest, max(o.RetryAfter, time.Second))
+		}
+	}
+	if smallest == 0 {
+		_, smallest = x.openBreakers()
+	}
+	return smallest
+}
+
+// allThrottled says whether every backend that was tried said 429.
+func (x *exchange) allThrottled() bool {
+	for i := range x.trail {
+		if x.trail[i].outcome.Status != http.StatusTooManyRequests {
+			return false
+		}
+	}
+	return true
+}
+
+// exhaustedMessage names the last backend, or says that all failed where there was more than one.
+func (x *exchange) exhaustedMessage(last *tried) string {
+	says := rules[last.outcome.Class].says
+	for i := range x.trail {
+		if x.trail[i].backend.Name != last.backend.Name {
+			return "all backends failed; the last one, " + last.backend.Name + ", " + says
+		}
+	}
+	return "the backend " + last.backend.Name + " " + says
+}
+
+func (x *exchange) deadlineError() *openai.Error {
+	e := &openai.Error{Code: openai.CodeDeadlineExceeded, Attempts: x.notes()}
+	e.Message = fmt.Sprintf("no complete answer within %s, the request's whole time", x.budget.total.Round(time.Millisecond))
+	return e
+}
+
+// notes lists the attempts for the caller, by name and class.
+func (x *exchange) notes() []openai.AttemptNote {
+	var notes []openai.AttemptNote
+	for i := range x.trail {
+		notes = append(notes, openai.AttemptNote{Backend: x.trail[i].backend.Name, Class: x.trail[i].outcome.Class.String()})
+	}
+	return notes
+}
+
+// quotedModel is the logical model as a JSON string.
+func (x *exchange) quotedModel() []byte {
+	if x.quoted == nil {
+		x.quoted = openai.Quote(x.route.Model)
+	}
+	return x.quoted
+}
+
+// record writes down what became of the request: metrics and one line of the access log. A span would begin at x.began,
+// end here, and have one child for each attempt.
+func (x *exchange) record() {
+	now := time.Now()
+	x.log.Endpoint = x.endpoint.String()
+	x.log.Duration = now.Sub(x.began)
+	if x.caller.err != nil {
+		x.log.Code, x.log.Error = statusClientClosed, string(openai.CodeClientClosed)
+	}
+	x.series.Request(x.log.Endpoint, x.log.Code)
+	x.p.cfg.Metrics.Overhead(max(x.log.Duration-x.outside, 0))
+	if x.log.Backend != "" {
+		x.series.Backend(x.log.Backend).Duration(x.log.Duration)
+	}
+	x.log.Hint = strings.ToValidUTF8(x.log.Hint, "?")
+	x.p.cfg.AccessLog.Write(x.p.cfg.Now(), &x.log)
+}

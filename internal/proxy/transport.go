@@ -1,0 +1,157 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+const (
+	// idlePerHost is how many idle connections are kept to one backend. With few, a third of the requests dial anew under
+	// load.
+	idlePerHost = 512
+	// idleFor is how long an idle connection is kept.
+	idleFor = 90 * time.Second
+	// maxResponseHeader bounds a backend's response header, in bytes.
+	maxResponseHeader = 256 << 10
+	// pingAfter and pingWait find HTTP/2 connections that have died without a word: many requests share one.
+	pingAfter, pingWait = 15 * time.Second, 10 * time.Second
+)
+
+// transports holds one transport for each way to connect (TLS configuration and connect timeout), whichever backends use
+// it. They outlive table swaps while a table names them.
+type transports struct {
+	guard guard
+	mu    sync.RWMutex
+	byKey map[transportKey]*transport
+}
+
+// transport is one way to connect: pool reuses idle connections, fresh never does.
+type transport struct{ pool, fresh *http.Transport }
+
+// transportKey identifies a way to connect. A backend without TLS settings has those of the system.
+type transportKey struct {
+	tls     table.TLS
+	connect time.Duration
+}
+
+func keyOf(b *table.Backend, connect time.Duration) transportKey {
+	key := transportKey{connect: connect}
+	if b.TLS != nil {
+		key.tls = *b.TLS
+	}
+	return key
+}
+
+// get returns the transport for a backend. The error is about its TLS settings and quotes nothing of them.
+func (t *transports) get(b *table.Backend, connect time.Duration) (*transport, error) {
+	key := keyOf(b, connect)
+	t.mu.RLock()
+	found := t.byKey[key]
+	t.mu.RUnlock()
+	if found != nil {
+		return found, nil
+	}
+	made, err := t.make(key)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if found := t.byKey[key]; found != nil {
+		return found, nil
+	}
+	if t.byKey == nil {
+		t.byKey = map[transportKey]*transport{}
+	}
+	t.byKey[key] = made
+	return made, nil
+}
+
+// retain drops the transports that the table does not name. Requests that run on them go on; their connections close
+// when they end.
+func (t *transports) retain(current *table.Table) {
+	named := map[transportKey]bool{}
+	for _, r := range current.Routes() {
+		for i := range r.Chain {
+			named[keyOf(&r.Chain[i], r.Timeouts.Connect)] = true
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for key, tr := range t.byKey {
+		if !named[key] {
+			delete(t.byKey, key)
+			tr.close()
+		}
+	}
+}
+
+// close closes idle connections, now and when busy ones become idle.
+func (t *transports) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, tr := range t.byKey {
+		tr.close()
+	}
+	clear(t.byKey)
+}
+
+func (t *transport) close() {
+	t.pool.CloseIdleConnections()
+	t.fresh.CloseIdleConnections()
+}
+
+func (t *transports) make(key transportKey) (*transport, error) {
+	config, err := clientTLS(&key.tls)
+	if err != nil {
+		return nil, err
+	}
+	dialer := &net.Dialer{Timeout: key.connect, KeepAlive: 30 * time.Second, ControlContext: t.guard.check}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true) // over TLS alone
+	build := func() *http.Transport {
+		return &http.Transport{
+			DialContext:            dialer.DialContext,
+			TLSClientConfig:        config.Clone(),
+			TLSHandshakeTimeout:    key.connect,
+			Protocols:              protocols,
+			HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingWait},
+			DisableCompression:     true, // bytes pass as they are; what a backend compresses all the same, decoder undoes
+			MaxIdleConnsPerHost:    idlePerHost,
+			IdleConnTimeout:        idleFor,
+			MaxResponseHeaderBytes: maxResponseHeader,
+			// No proxy from the environment, and no response-header timeout: that one looks like the caller's deadline.
+		}
+	}
+	tr := &transport{pool: build(), fresh: build()}
+	tr.fresh.DisableKeepAlives = true
+	return tr, nil
+}
+
+func clientTLS(t *table.TLS) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName,
+		InsecureSkipVerify: t.SkipVerify} //nolint:gosec // the route's author asked for it: tls.verify None
+	if t.CA != "" {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM([]byte(t.CA)) {
+			return nil, errors.New("the CA bundle of the backend holds no certificate")
+		}
+	}
+	if t.ClientCert != "" || t.ClientKey != "" {
+		pair, err := tls.X509KeyPair([]byte(t.ClientCert), []byte(t.ClientKey))
+		if err != nil {
+			return nil, fmt.Errorf("the client certificate of the backend cannot be used: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}

@@ -1,0 +1,230 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-dev/spillway/internal/openai"
+)
+
+const (
+	// readSize is the room for one read of a stream. Two of them go back and forth between reader and writer.
+	readSize = 4 << 10
+	// errorBodyLimit and errorBodyWait bound what is read of an answer that is no success: its status alone tells much.
+	errorBodyLimit = 1 << 20
+	errorBodyWait  = 5 * time.Second
+	// drainLimit and drainWait bound what is read after a stream's last event, so that its connection can be used again.
+	drainLimit = 64 << 10
+	drainWait  = 250 * time.Millisecond
+)
+
+// errAnswerTooLarge says that an answer that is read whole passed the limit.
+var errAnswerTooLarge = errors.New("answer larger than the limit")
+
+// part is a piece of a backend's answer, or its end.
+type part struct {
+	// resp is set with the first part of an answer: status and header. Its body belongs to the reader.
+	resp *http.Response
+	// arrived is when the header came.
+	arrived time.Time
+	// data is the whole body where whole is set, else bytes of a stream, which are given back with recycle.
+	data  []byte
+	whole bool
+	// err ends the answer; io.EOF ends a stream as it should.
+	err error
+}
+
+// upstream is one request to a backend. A goroutine of its own sends it and reads the answer, and hands that over in
+// parts, so that whoever waits for parts can wait for other things too. It ends when the answer does, or promptly when
+// abandoned.
+type upstream struct {
+	transport *transport
+	request   func(context.Context) *http.Request // a fresh one, with a body of its own
+	limit     int64                               // of an answer that is read whole
+
+	parts  chan part
+	free   chan []byte
+	made   int // buffers in circulation
+	ctx    context.Context
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when nobody takes parts any more and the rest is to be drained
+}
+
+// buffers of readSize bytes.
+var buffers = sync.Pool{New: func() any { return new([readSize]byte) }}
+
+// start sends the request. The running goroutine is counted in background.
+func (u *upstream) start(background *sync.WaitGroup) {
+	u.parts = make(chan part, 1)
+	u.free = make(chan []byte, 2)
+	u.ended = make(chan struct{})
+	u.ctx, u.cancel = context.WithCancel(context.Background())
+	background.Go(u.run)
+}
+
+// abandon ends the request: the backend sees its caller leave.
+func (u *upstream) abandon() { u.cancel() }
+
+// drain lets the reader look for the end of an answer that is complete, briefly, so that the connection can be used again.
+func (u *upstream) drain() {
+	time.AfterFunc(drainWait, u.cancel)
+	close(u.ended)
+}
+
+// recycle gives back the data of a part of a stream.
+func (u *upstream) recycle(data []byte) {
+	select {
+	case u.free <- data[:0]:
+	default:
+	}
+}
+
+func (u *upstream) run() {
+	defer u.cancel()
+	resp, err := u.roundTrip()
+	if err != nil {
+		u.send(part{err: err})
+		return
+	}
+	defer func() { _ = resp.Body.Close() }()
+	first := part{resp: resp, arrived: time.Now()}
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		u.sendError(first)
+		return
+	}
+	body, closeBody, err := decoder(resp.Header.Values("Content-Encoding"), resp.Body, u.limit)
+	if err != nil {
+		first.whole, first.err = true, err
+		u.send(first)
+		return
+	}
+	defer closeBody()
+	u.read(first, body)
+}
+
+// roundTrip sends the request. One that died on a reused connection before any byte of an answer met a backend that had
+// closed it meanwhile: it is sent once more, on a fresh one.
+func (u *upstream) roundTrip() (*http.Response, error) {
+	var reused, answered atomic.Bool
+	trace := &httptrace.ClientTrace{
+		GotConn:              func(info httptrace.GotConnInfo) { reused.Store(info.Reused) },
+		GotFirstResponseByte: func() { answered.Store(true) },
+	}
+	resp, err := u.transport.pool.RoundTrip(u.request(httptrace.WithClientTrace(u.ctx, trace)))
+	if err == nil || u.ctx.Err() != nil || !reused.Load() || answered.Load() {
+		return resp, err
+	}
+	return u.transport.fresh.RoundTrip(u.request(u.ctx))
+}
+
+// send hands a part over. It reports whether somebody took it.
+func (u *upstream) send(p part) bool {
+	select {
+	case u.parts <- p:
+		return true
+	case <-u.ctx.Done():
+	case <-u.ended:
+	}
+	return false
+}
+
+// sendError hands over an answer that is no success, with as much of its body as comes soon.
+func (u *upstream) sendError(p part) {
+	giveUp := time.AfterFunc(errorBodyWait, func() { _ = p.resp.Body.Close() })
+	defer giveUp.Stop()
+	body, closeBody, err := decoder(p.resp.Header.Values("Content-Encoding"), p.resp.Body, errorBodyLimit)
+	if err == nil {
+		defer closeBody()
+		p.data, _ = readAll(io.LimitReader(body, errorBodyLimit), firstRead, errorBodyLimit, nil)
+	}
+	p.whole = true
+	u.send(p)
+}
+
+// read looks at the first bytes and hands the body over as what it is: a stream in parts, anything else whole.
+func (u *upstream) read(first part, body io.Reader) {
+	buf := u.buffer()
+	var shape openai.Shape
+	var n int
+	var err error
+	for shape == openai.ShapeUnknown && err == nil {
+		var m int
+		m, err = body.Read(buf[n:])
+		n += m
+		shape = openai.Sniff(buf[:n], err != nil || n == len(buf))
+		if shape == openai.ShapeUnknown && n == len(buf) {
+			break
+		}
+	}
+	if shape == openai.ShapeSSE {
+		first.data, first.err = buf[:n], err
+		u.stream(first, body)
+		return
+	}
+	first.whole = true
+	first.data, first.err = u.readWhole(buf[:n], err, body, first.resp.ContentLength)
+	buffers.Put((*[readSize]byte)(buf))
+	u.send(first)
+}
+
+// readWhole reads the rest of a body that began with prefix and err.
+func (u *upstream) readWhole(prefix []byte, err error, body io.Reader, length int64) ([]byte, error) {
+	data := make([]byte, len(prefix), max(int64(len(prefix)), min(length, u.limit))+1)
+	copy(data, prefix)
+	switch err {
+	case nil:
+	case io.EOF:
+		return data, nil
+	default:
+		return data, err
+	}
+	rest, err := readOn(data, body, u.limit, nil)
+	if errors.Is(err, errBodyTooLarge) {
+		err = errAnswerTooLarge
+	}
+	return rest, err
+}
+
+// stream hands the body over in parts until it ends or nobody takes them any more.
+func (u *upstream) stream(p part, body io.Reader) {
+	for {
+		more := p.err == nil
+		if !u.send(p) || !more {
+			break
+		}
+		buf := u.buffer()
+		if buf == nil {
+			break
+		}
+		n, err := body.Read(buf)
+		p = part{data: buf[:n], err: err}
+	}
+	// After drain the end may still come; after abandon this returns at once.
+	_, _ = io.CopyN(io.Discard, body, drainLimit)
+}
+
+// buffer returns one to read into; nil when nobody takes parts any more.
+func (u *upstream) buffer() []byte {
+	select {
+	case buf := <-u.free:
+		return buf[:readSize]
+	default:
+	}
+	if u.made < cap(u.free) {
+		u.made++
+		return buffers.Get().(*[readSize]byte)[:]
+	}
+	select {
+	case buf := <-u.free:
+		return buf[:readSize]
+	case <-u.ctx.Done():
+	case <-u.ended:
+	}
+	return nil
+}
