@@ -29,7 +29,7 @@ type listed struct {
 // listPackages returns every package of the module and everything it is built from, by import path.
 func listPackages(t *testing.T) map[string]listed {
 	t.Helper()
-	// The test cache notices the files that this process opens, not those that "go list" reads: TestFilesAreShort opens all
+	// The test cache notices the files that this process opens, not those that "go list" reads: source_test.go opens all
 	// of ours, and this the versions of the others'.
 	if _, err := os.ReadFile(filepath.Join(root(t), "go.sum")); err != nil {
 		t.Fatal(err)
