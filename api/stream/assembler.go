@@ -46,15 +46,13 @@ type delta struct {
 	Refusal          text           `json:"refusal"`
 	ToolCalls        []toolFragment `json:"tool_calls"`
 	FunctionCall     *functionPart  `json:"function_call"`
-	Audio            *audioPart     `json:"audio"`
+	Audio            *Audio         `json:"audio"`
 }
 
 type functionPart struct {
 	Name      string `json:"name"`
 	Arguments string `json:"arguments"`
 }
-
-type audioPart = Audio
 
 type toolFragment struct {
 	Index    *int         `json:"index"`
@@ -155,7 +153,7 @@ type partialChoice struct {
 	content, reasoning, reasoningContent, refusals joined
 	tools                                          []*partialTool
 	function                                       *partialFunction
-	audio                                          *Audio
+	audio                                          *partialAudio
 	logprobs                                       *Logprobs
 }
 
@@ -199,12 +197,12 @@ func (c *partialChoice) addDelta(d *delta) {
 
 func (c *partialChoice) addAudio(in *Audio) {
 	if c.audio == nil {
-		c.audio = &Audio{}
+		c.audio = &partialAudio{}
 	}
-	first(&c.audio.ID, in.ID)
-	c.audio.Data += in.Data
-	c.audio.Transcript += in.Transcript
-	c.audio.ExpiresAt = max(c.audio.ExpiresAt, in.ExpiresAt)
+	first(&c.audio.id, in.ID)
+	c.audio.data.WriteString(in.Data)
+	c.audio.transcript.WriteString(in.Transcript)
+	c.audio.expiresAt = max(c.audio.expiresAt, in.ExpiresAt)
 }
 
 // tool finds the call that a fragment belongs to, or begins a new one. Servers exist that leave the index out, or give
@@ -212,13 +210,13 @@ func (c *partialChoice) addAudio(in *Audio) {
 // to the latest.
 func (c *partialChoice) tool(f *toolFragment) *partialTool {
 	for _, t := range slices.Backward(c.tools) {
-		if f.Index != nil && (t.index == nil || *t.index != *f.Index) {
+		if !t.sharesIndex(f) {
 			continue
 		}
-		if f.ID == "" || f.ID == t.id {
+		if f.ID == "" || f.ID == t.id || f.Index != nil && t.id == "" {
 			return t
 		}
-		if f.Index != nil && t.id != "" {
+		if f.Index != nil {
 			break // the same index with another id
 		}
 	}
@@ -237,17 +235,30 @@ func (c *partialChoice) whole() Choice {
 		Reasoning:        c.reasoning.value(),
 		ReasoningContent: c.reasoningContent.value(),
 		Refusal:          c.refusals.value(),
-		Audio:            c.audio,
 	}
 	first(&m.Role, "assistant")
 	for _, t := range c.tools {
 		m.ToolCalls = append(m.ToolCalls, t.whole())
+	}
+	if c.audio != nil {
+		m.Audio = c.audio.whole()
 	}
 	if c.function != nil {
 		f := c.function.whole()
 		m.FunctionCall = &f
 	}
 	return Choice{Index: c.index, Message: m, Logprobs: c.logprobs, FinishReason: FinishReason(c.finish)}
+}
+
+// partialAudio is spoken output while its pieces come in.
+type partialAudio struct {
+	id               string
+	data, transcript strings.Builder
+	expiresAt        int64
+}
+
+func (a *partialAudio) whole() *Audio {
+	return &Audio{ID: a.id, Data: a.data.String(), Transcript: a.transcript.String(), ExpiresAt: a.expiresAt}
 }
 
 // partialFunction is a function call whose arguments come in pieces.
@@ -270,6 +281,11 @@ type partialTool struct {
 	index    *int
 	id, kind string
 	function partialFunction
+}
+
+// sharesIndex says whether a fragment may belong to the call: it has the same index, or none.
+func (t *partialTool) sharesIndex(f *toolFragment) bool {
+	return f.Index == nil || t.index != nil && *t.index == *f.Index
 }
 
 func (t *partialTool) add(f *toolFragment) {

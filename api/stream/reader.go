@@ -238,18 +238,35 @@ func (r *Reader) readError(err error) error {
 	return err
 }
 
+// outline is what a Reader looks at in data; the rest is the caller's.
+type outline struct {
+	Type    string          `json:"type"`
+	Error   json.RawMessage `json:"error"`
+	Choices []struct {
+		FinishReason *string `json:"finish_reason"`
+	} `json:"choices"`
+}
+
+// finishes says whether the answer is whole with this event.
+func (d *outline) finishes() bool {
+	for _, c := range d.Choices {
+		if c.FinishReason != nil && *c.FinishReason != "" {
+			return true
+		}
+	}
+	switch d.Type { // how the other dialects end
+	case "response.completed", "response.incomplete", "message_stop":
+		return true
+	}
+	return false
+}
+
 // inspect turns [DONE] into io.EOF and an error that the server told into an *Error, and notes finish reasons.
 func (r *Reader) inspect(ev *Event) error {
 	if string(ev.Data) == doneData {
 		return io.EOF
 	}
-	var d struct {
-		Type    string          `json:"type"`
-		Error   json.RawMessage `json:"error"`
-		Choices []struct {
-			FinishReason *string `json:"finish_reason"`
-		} `json:"choices"`
-	}
+	var d outline
 	_ = json.Unmarshal(ev.Data, &d) // what does not fit stays empty
 	if e := parseError(d.Error, r.status); e != nil {
 		return r.withHeader(e)
@@ -265,13 +282,7 @@ func (r *Reader) inspect(ev *Event) error {
 	if ev.Whole && !valid {
 		return ErrIncomplete
 	}
-	for _, c := range d.Choices {
-		r.finished = r.finished || c.FinishReason != nil && *c.FinishReason != ""
-	}
-	switch d.Type { // how the other dialects end
-	case "response.completed", "response.incomplete", "message_stop":
-		r.finished = true
-	}
+	r.finished = r.finished || d.finishes()
 	return nil
 }
 

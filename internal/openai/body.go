@@ -32,20 +32,14 @@ func JudgeBody(ep Endpoint, body []byte) BodyFacts {
 
 // bodyWalk gathers what a body says while the cursor passes over it.
 type bodyWalk struct {
-	failed          bool
-	choices, data   bool // an array with an object, an array with anything
+	answerWalk
+	choices, data   bool // arrays that begin with an object
 	output, content bool // arrays, perhaps empty
-	usage           Usage
-	model           Span
 }
 
 func (w *bodyWalk) walk(c *cursor) {
 	for c.enter('{'); c.more('}'); {
-		switch string(c.name()) {
-		case "error":
-			w.failed = !isNull(c.value().in(c.b)) || w.failed
-		case "object":
-			w.failed = string(c.value().in(c.b)) == `"error"` || w.failed
+		switch name := c.name(); string(name) {
 		case "choices":
 			w.choices = startsWith(c.value().in(c.b), '[', '{')
 		case "data":
@@ -54,14 +48,8 @@ func (w *bodyWalk) walk(c *cursor) {
 			w.output = startsWith(c.value().in(c.b), '[', 0)
 		case "content":
 			w.content = startsWith(c.value().in(c.b), '[', 0)
-		case "usage":
-			w.usage.Merge(c.usage())
-		case "model":
-			if at := c.value(); isString(at.in(c.b)) {
-				w.model = at
-			}
 		default:
-			c.value()
+			w.member(c, name)
 		}
 	}
 }

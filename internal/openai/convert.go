@@ -53,7 +53,8 @@ func AppendStream(dst []byte, ep Endpoint, body []byte, includeUsage bool) ([]by
 	return append(dst, sse.Done...), nil
 }
 
-// appendChunk appends one event with the completion's head and the given choices.
+// appendChunk appends one event with the completion's head and the given choices, on one line: a body may be
+// pretty-printed, and clients exist that read only the first data line.
 func appendChunk(dst []byte, head object, choices [][]byte, usage json.RawMessage) []byte {
 	out := []byte{'{'}
 	for _, name := range headMembers {
@@ -61,11 +62,14 @@ func appendChunk(dst []byte, head object, choices [][]byte, usage json.RawMessag
 	}
 	out = appendMember(out, "choices", append(append([]byte{'['}, bytes.Join(choices, []byte{','})...), ']'))
 	out = appendMember(out, "usage", usage)
-	return sse.AppendData(dst, append(out, '}'))
+	var line bytes.Buffer
+	if json.Compact(&line, append(out, '}')) == nil { // always: each value has been decoded before
+		dst = sse.AppendData(dst, line.Bytes())
+	}
+	return dst
 }
 
-// appendMember appends a member of an object; one without a value is left out. Raw values may hold line ends, which
-// AppendData takes care of.
+// appendMember appends a member of an object; one without a value is left out.
 func appendMember(dst []byte, name string, value []byte) []byte {
 	if value == nil {
 		return dst

@@ -100,6 +100,11 @@ func (f *foreignError) tooLong() bool {
 	return f.says("context_length_exceeded", "exceed_context_size_error")
 }
 
+// busy says that a 503 is about load, and not about a fault.
+func (f *foreignError) busy() bool {
+	return f.says("backend_saturated", "overloaded", "overloaded_error") || saysBusy([]byte(f.message))
+}
+
 // quota says that the account is empty.
 func (f *foreignError) quota() bool { return f.says("insufficient_quota") }
 

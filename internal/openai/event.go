@@ -48,7 +48,8 @@ func JudgeEvent(ep Endpoint, name, data []byte) EventFacts {
 		return EventFacts{Kind: DoneEvent}
 	}
 	c := cursor{b: data}
-	w := eventWalk{failed: string(name) == "error"}
+	var w eventWalk
+	w.failed = string(name) == "error"
 	w.walk(&c, ep)
 	if whole := c.end(); w.failed || !whole {
 		return w.faulty(data)
@@ -60,12 +61,35 @@ func JudgeEvent(ep Endpoint, name, data []byte) EventFacts {
 	return f
 }
 
+// answerWalk gathers what bodies and events of all dialects have in common.
+type answerWalk struct {
+	failed bool // an error is in it
+	usage  Usage
+	model  Span
+}
+
+// member takes a member's value, whatever it is.
+func (w *answerWalk) member(c *cursor, name []byte) {
+	switch string(name) {
+	case "error":
+		w.failed = !isNull(c.value().in(c.b)) || w.failed
+	case "object":
+		w.failed = string(c.value().in(c.b)) == `"error"` || w.failed
+	case "usage":
+		w.usage.Merge(c.usage())
+	case "model":
+		if at := c.value(); isString(at.in(c.b)) {
+			w.model = at
+		}
+	default:
+		c.value()
+	}
+}
+
 // eventWalk gathers what one event says while the cursor passes over it.
 type eventWalk struct {
-	failed        bool // an error is in it
+	answerWalk
 	token, finish bool
-	usage         Usage
-	model         Span
 }
 
 func (w *eventWalk) walk(c *cursor, ep Endpoint) {
@@ -73,20 +97,25 @@ func (w *eventWalk) walk(c *cursor, ep Endpoint) {
 		c.bad = true
 		return
 	}
+	if ep == Responses || ep == Messages {
+		w.typed(c, ep)
+		return
+	}
+	for c.enter('{'); c.more('}'); {
+		if name := c.name(); string(name) == "choices" {
+			w.choices(c)
+		} else {
+			w.member(c, name)
+		}
+	}
+}
+
+// typed walks over an event of the dialects whose events have a type.
+func (w *eventWalk) typed(c *cursor, ep Endpoint) {
 	var kind, delta, text []byte
 	for c.enter('{'); c.more('}'); {
 		switch name := c.name(); string(name) {
-		case "choices":
-			w.choices(c)
-		case "error":
-			w.failed = !isNull(c.value().in(c.b)) || w.failed
-		case "object":
-			w.failed = string(c.value().in(c.b)) == `"error"` || w.failed
-		case "usage":
-			w.usage.Merge(c.usage())
-		case "model":
-			w.noteModel(c)
-		case "message", "response": // where the other dialects keep model and usage
+		case "message", "response": // where model and usage stand
 			w.container(c)
 		case "type":
 			kind = c.value().in(c.b)
@@ -95,20 +124,13 @@ func (w *eventWalk) walk(c *cursor, ep Endpoint) {
 		case "text", "arguments", "refusal", "partial_image_b64":
 			text = c.value().in(c.b)
 		default:
-			c.value()
+			w.member(c, name)
 		}
 	}
-	switch ep {
-	case Responses:
+	if ep == Responses {
 		w.responsesEvent(kind, filled(delta) || filled(text))
-	case Messages:
+	} else {
 		w.messagesEvent(kind, delta)
-	}
-}
-
-func (w *eventWalk) noteModel(c *cursor) {
-	if at := c.value(); isString(at.in(c.b)) {
-		w.model = at
 	}
 }
 
@@ -119,14 +141,7 @@ func (w *eventWalk) container(c *cursor) {
 		return
 	}
 	for c.enter('{'); c.more('}'); {
-		switch string(c.name()) {
-		case "model":
-			w.noteModel(c)
-		case "usage":
-			w.usage.Merge(c.usage())
-		default:
-			c.value()
-		}
+		w.member(c, c.name())
 	}
 }
 

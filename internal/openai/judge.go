@@ -94,32 +94,35 @@ func JudgeStatus(r *Response) Answer {
 	return a
 }
 
-// classOf is the outcome table by status; the error in the body decides where a status means several things.
+// statusClasses is the outcome table by status, where a status means one thing whatever the body says. Others are
+// Misconfigured (3xx: redirects are never followed), Rejected (4xx) or Failed.
+var statusClasses = map[int]Class{
+	http.StatusTooManyRequests:  Refused,
+	statusOverloaded:            Refused,
+	http.StatusUnauthorized:     Misconfigured,
+	http.StatusPaymentRequired:  Misconfigured,
+	http.StatusForbidden:        Forbidden,
+	http.StatusNotFound:         Unsupported,
+	http.StatusMethodNotAllowed: Unsupported,
+	http.StatusNotImplemented:   Unsupported,
+	http.StatusRequestTimeout:   Failed,
+	http.StatusTooEarly:         Failed,
+	statusClientClosed:          Failed,
+}
+
+// classOf judges by status; the error in the body decides where a status means several things.
 func classOf(status int, f *foreignError) Class {
-	switch status {
-	case http.StatusTooManyRequests, statusOverloaded:
-		return Refused
-	case http.StatusServiceUnavailable:
-		if f.says("backend_saturated", "overloaded", "overloaded_error") || saysBusy([]byte(f.message)) {
-			return Refused
-		}
-	case http.StatusBadRequest:
-		if f.tooLong() {
-			return TooLong
-		}
-	case http.StatusUnauthorized, http.StatusPaymentRequired:
-		return Misconfigured
-	case http.StatusForbidden:
-		return Forbidden
-	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
-		return Unsupported
-	case http.StatusRequestTimeout, http.StatusTooEarly, statusClientClosed:
-		return Failed
+	if c, ok := statusClasses[status]; ok {
+		return c
 	}
-	switch status / 100 {
-	case 3:
-		return Misconfigured // redirects are never followed
-	case 4:
+	switch {
+	case status == http.StatusServiceUnavailable && f.busy():
+		return Refused
+	case status == http.StatusBadRequest && f.tooLong():
+		return TooLong
+	case status/100 == 3:
+		return Misconfigured
+	case status/100 == 4:
 		return Rejected
 	default:
 		return Failed
@@ -163,23 +166,16 @@ const (
 func Sniff(prefix []byte, final bool) Shape {
 	const mark = "\ufeff"
 	rest := bytes.TrimLeft(bytes.TrimPrefix(prefix, []byte(mark)), " \t\r\n")
-	switch {
-	case len(rest) == 0:
-		// Nothing to see yet.
-	case rest[0] == '{' || rest[0] == '[':
-		return ShapeJSON
-	case rest[0] == ':':
-		return ShapeSSE
-	}
-	undecided := len(rest) == 0 || len(prefix) < len(mark) && bytes.HasPrefix([]byte(mark), prefix)
-	for _, field := range [...]string{"data", "event", "id", "retry"} {
-		n := min(len(rest), len(field))
-		if string(rest[:n]) != field[:n] {
-			continue
+	undecided := len(rest) == 0 || bytes.HasPrefix([]byte(mark), prefix)
+	if !undecided {
+		switch rest[0] {
+		case '{', '[':
+			return ShapeJSON
+		case ':':
+			return ShapeSSE
 		}
-		if len(rest) == n {
-			undecided = true
-		} else if rest[n] == ':' || rest[n] == '\n' || rest[n] == '\r' {
+		var field bool
+		if field, undecided = beginsField(rest); field {
 			return ShapeSSE
 		}
 	}
@@ -187,4 +183,19 @@ func Sniff(prefix []byte, final bool) Shape {
 		return ShapeUnknown
 	}
 	return ShapeOther
+}
+
+// beginsField says whether text begins with a field of an event stream, or might do so with more bytes.
+func beginsField(text []byte) (yes, maybe bool) {
+	for _, field := range [...]string{"data", "event", "id", "retry"} {
+		n := min(len(text), len(field))
+		if string(text[:n]) != field[:n] {
+			continue
+		}
+		if len(text) == n {
+			return false, true
+		}
+		return bytes.IndexByte([]byte(":\r\n"), text[n]) >= 0, false
+	}
+	return false, false
 }

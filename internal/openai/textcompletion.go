@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spillway-dev/spillway/api/stream"
 )
@@ -13,7 +14,13 @@ import (
 // textCompletion assembles the chunks of /v1/completions. The zero value is ready.
 type textCompletion struct {
 	head    textHead
-	choices []*textChoice
+	choices []*partialText
+}
+
+// partialText is one choice while its chunks come in.
+type partialText struct {
+	textChoice
+	text strings.Builder
 }
 
 type textHead struct {
@@ -65,13 +72,13 @@ func (t *textCompletion) add(data []byte) error {
 }
 
 func (t *textCompletion) join(in *textChoice) {
-	i := slices.IndexFunc(t.choices, func(c *textChoice) bool { return c.Index == in.Index })
+	i := slices.IndexFunc(t.choices, func(c *partialText) bool { return c.Index == in.Index })
 	if i < 0 {
-		t.choices = append(t.choices, in)
-		return
+		i = len(t.choices)
+		t.choices = append(t.choices, &partialText{textChoice: textChoice{Index: in.Index}})
 	}
 	c := t.choices[i]
-	c.Text += in.Text
+	c.text.WriteString(in.Text)
 	if in.FinishReason != nil {
 		c.FinishReason = in.FinishReason
 	}
@@ -93,6 +100,11 @@ func (t *textCompletion) body() ([]byte, error) {
 	}
 	out := t.head
 	out.Object = "text_completion"
-	out.Choices = slices.SortedFunc(slices.Values(t.choices), func(a, b *textChoice) int { return a.Index - b.Index })
+	for _, c := range t.choices {
+		whole := c.textChoice
+		whole.Text = c.text.String()
+		out.Choices = append(out.Choices, &whole)
+	}
+	slices.SortStableFunc(out.Choices, func(a, b *textChoice) int { return cmp.Compare(a.Index, b.Index) })
 	return encode(&out)
 }
