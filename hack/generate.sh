@@ -1,5 +1,6 @@
 #!/bin/sh
-# Writes everything that is generated from the API types: deep copies and CRDs. `make generate` calls it.
+# Writes everything that is generated from markers in the code: deep copies and CRDs from the API types, the roles of the
+# two programs from the packages that talk to the API server for them. `make generate` calls it.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -7,3 +8,5 @@ gen() { go tool -modfile=hack/tools/go.mod controller-gen "$@"; }
 
 gen object:headerFile=hack/boilerplate.go.txt paths=./api/v1alpha1
 gen crd:ignoreUnexportedFields=true paths=./api/v1alpha1 output:crd:dir=config/crd
+gen rbac:roleName=spillway-manager,fileName=manager_role.yaml paths=./internal/controller output:rbac:dir=config/rbac
+gen rbac:roleName=spillway-proxy,fileName=proxy_role.yaml paths=./internal/fleet output:rbac:dir=config/rbac

@@ -63,8 +63,6 @@ var _ = Describe("The roles", Ordered, ContinueOnFailure, func() {
 		"the manager does not read reports elsewhere":  {ours(managerUser, "list", "proxyreports", namespace), false},
 		"the manager writes a shard":                   {secrets(managerUser, "update", "spillway-table-07", systemNamespace), true},
 		"the manager makes the salt":                   {secrets(managerUser, "create", "", systemNamespace), true},
-		"the manager never replaces the salt":          {secrets(managerUser, "update", "spillway-salt", systemNamespace), false},
-		"the manager does not write other Secrets":     {secrets(managerUser, "update", "other", systemNamespace), false},
 		"the manager does not write Secrets elsewhere": {secrets(managerUser, "create", "", namespace), false},
 		"the manager reads no Pods":                    {access{user: managerUser, verb: "list", resource: "pods", namespace: systemNamespace}, false},
 		"the manager writes the status of routes":      {access{user: managerUser, verb: "patch", group: v1alpha1.Group, resource: "llmroutes", subresource: "status", namespace: namespace}, true},

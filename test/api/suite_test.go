@@ -55,7 +55,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	config.QPS = -1 // hundreds of small requests
 	admin = clientFor(config)
 	for _, file := range []string{
-		"rbac/namespace.yaml", "rbac/manager.yaml", "rbac/proxy.yaml", "rbac/people.yaml",
+		"rbac/namespace.yaml", "rbac/manager.yaml", "rbac/manager_role.yaml", "rbac/proxy.yaml", "rbac/proxy_role.yaml",
+		"rbac/people.yaml",
 		"policy/pin.yaml", "policy/pinned-by.yaml", "policy/report.yaml",
 		"samples/route.yaml", "samples/pinner.yaml",
 	} {
