@@ -78,6 +78,7 @@ func (a *attempt) note(o *Outcome) {
 	}
 	if a.usage.Known {
 		a.series.Tokens(a.usage.Prompt, a.usage.Completion)
+		a.x.log.Prompt, a.x.log.Completed = a.usage.Prompt, a.usage.Completion
 	}
 	if o.Class == Success {
 		return

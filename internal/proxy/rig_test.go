@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/spillway-dev/spillway/api/stream"
 	"github.com/spillway-dev/spillway/internal/admission"
 	"github.com/spillway-dev/spillway/internal/breaker"
 	"github.com/spillway-dev/spillway/internal/proxy"
@@ -72,6 +73,14 @@ func (w *wire) send(pieces ...string) {
 		if _, err := io.WriteString(w.conn, piece); err != nil {
 			return // the proxy left
 		}
+	}
+}
+
+// pause lets time pass, unless the proxy leaves.
+func (w *wire) pause(d time.Duration) {
+	select {
+	case <-w.gone:
+	case <-time.After(d):
 	}
 }
 
@@ -153,6 +162,7 @@ func (u *upstream) serve(conn net.Conn) {
 	in := bufio.NewReader(conn)
 	req, err := http.ReadRequest(in)
 	if err != nil {
+		_, _ = io.Copy(io.Discard, in) // no HTTP: silence until the proxy leaves
 		return
 	}
 	body, err := io.ReadAll(req.Body)
@@ -281,6 +291,9 @@ func finish(resp *http.Response) answer {
 	body, err := io.ReadAll(resp.Body)
 	return answer{resp.StatusCode, resp.Header, string(body), err}
 }
+
+// beat is a comment in the form Line.
+func beat(h stream.Heartbeat) string { return ": " + string(h.AppendJSON(nil)) + "\n" }
 
 // events is a stream without its comments.
 func events(stream string) string {
