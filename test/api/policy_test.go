@@ -66,6 +66,12 @@ var _ = Describe("Who may pin", Ordered, ContinueOnFailure, func() {
 		})
 	}
 
+	It("lets the user of the samples make the pin of the samples, and no other user", func(ctx SpecContext) {
+		pin := readObjects(root("config", "samples", "pin.yaml"))[0]
+		Expect(as("gamer", nil).Create(ctx, pin.DeepCopy(), client.DryRunAll)).To(Succeed())
+		Expect(as("clerk", nil).Create(ctx, pin, client.DryRunAll)).To(MatchError(ContainSubstring("llmroutes.spillway.dev/default in")))
+	})
+
 	It("asks again when a pin is extended, and not when only its metadata change or it is deleted", func(ctx SpecContext) {
 		pin := newPin("extended", namesOf("fast"))
 		Expect(as("host", nil).Create(ctx, pin)).To(Succeed())
@@ -123,6 +129,12 @@ var _ = Describe("Who may report", func() {
 		own.Status.Draining = true
 		Expect(proxy("proxy-a").Update(ctx, own)).To(Succeed())
 		Expect(proxy("proxy-a").Delete(ctx, own)).To(Succeed())
+	})
+
+	It("knows the pod from a token that is bound to it, as a kubelet mounts", func(ctx SpecContext) {
+		bound := withPodToken(ctx, "spillway-proxy", "proxy-real")
+		Expect(bound.Create(ctx, report("proxy-real"), client.DryRunAll)).To(Succeed())
+		Expect(bound.Create(ctx, report("proxy-other"), client.DryRunAll)).To(MatchError(ContainSubstring(refusal)))
 	})
 
 	It("refuses a proxy the report of another", func(ctx SpecContext) {

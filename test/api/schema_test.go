@@ -86,6 +86,21 @@ var _ = Describe("The schema", func() {
 	})
 })
 
+var _ = Describe("The folder config", func() {
+	for _, dir := range []string{"crd", "rbac", "policy"} {
+		It("applies every file of "+dir, func() {
+			files, err := filepath.Glob(root("config", dir, "*.yaml"))
+			Expect(err).NotTo(HaveOccurred())
+			names := []string{"kustomization.yaml"}
+			names = append(names, kustomization(dir)...)
+			for i := range files {
+				files[i] = filepath.Base(files[i])
+			}
+			Expect(names).To(ConsistOf(files))
+		})
+	}
+})
+
 // submit sends a case to the API server without storing it; a case with `then` is stored, updated and removed.
 func submit(ctx context.Context, kind string, p patch) error {
 	GinkgoHelper()

@@ -54,14 +54,13 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	config.QPS = -1 // hundreds of small requests
 	admin = clientFor(config)
-	for _, file := range []string{
-		"rbac/namespace.yaml", "rbac/manager.yaml", "rbac/manager_role.yaml", "rbac/proxy.yaml", "rbac/proxy_role.yaml",
-		"rbac/people.yaml",
-		"policy/pin.yaml", "policy/pinned-by.yaml", "policy/report.yaml",
-		"samples/route.yaml", "samples/pinner.yaml",
-	} {
-		apply(ctx, file)
+	for _, dir := range []string{"rbac", "policy"} {
+		for _, file := range kustomization(dir) {
+			apply(ctx, filepath.Join(dir, file))
+		}
 	}
+	apply(ctx, "samples/route.yaml")
+	apply(ctx, "samples/pinner.yaml")
 	waitForPolicies(ctx)
 })
 
@@ -90,6 +89,16 @@ func as(user string, extra map[string][]string) client.Client {
 
 func root(parts ...string) string {
 	return filepath.Join(append([]string{"..", ".."}, parts...)...)
+}
+
+// kustomization lists the files that a directory of config/ says it consists of.
+func kustomization(dir string) []string {
+	GinkgoHelper()
+	resources, found, err := unstructured.NestedStringSlice(
+		readObjects(root("config", dir, "kustomization.yaml"))[0].Object, "resources")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(found).To(BeTrue())
+	return resources
 }
 
 // apply creates every object of a file below config/.
