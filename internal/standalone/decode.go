@@ -1,0 +1,185 @@
+package standalone
+
+import (
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	yamlnode "go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/json"
+
+	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/internal/compiler"
+)
+
+// defaultNamespace is where an object without one is, as with kubectl.
+const defaultNamespace = "default"
+
+// object is one readable object of a file.
+type object struct {
+	kind  compiler.Kind
+	line  int
+	value metav1.Object
+}
+
+func (o object) key() types.NamespacedName {
+	return types.NamespacedName{Namespace: o.value.GetNamespace(), Name: o.value.GetName()}
+}
+
+// identity tells objects of all kinds apart.
+func (o object) identity() string { return string(o.kind) + " " + o.key().String() }
+
+// kinds are the ones that a folder may hold, by apiVersion and kind.
+var kinds = map[metav1.TypeMeta]func() metav1.Object{
+	{APIVersion: v1alpha1.GroupVersion.String(), Kind: string(compiler.KindRoute)}: func() metav1.Object { return &v1alpha1.LLMRoute{} },
+	{APIVersion: v1alpha1.GroupVersion.String(), Kind: string(compiler.KindPin)}:   func() metav1.Object { return &v1alpha1.BackendPin{} },
+	{APIVersion: "v1", Kind: string(compiler.KindSecret)}:                          func() metav1.Object { return &corev1.Secret{} },
+	{APIVersion: "v1", Kind: string(compiler.KindConfigMap)}:                       func() metav1.Object { return &corev1.ConfigMap{} },
+	{APIVersion: "v1", Kind: string(compiler.KindService)}:                         func() metav1.Object { return &corev1.Service{} },
+}
+
+// decoder reads the documents of one file.
+type decoder struct {
+	file     string
+	objects  []object
+	messages []Message
+	broken   bool // a document could not be read
+}
+
+// decode reads a file. broken says that a document of it could not be read.
+func decode(file string, data []byte) (objects []object, messages []Message, broken bool) {
+	d := &decoder{file: file}
+	for _, doc := range split(data) {
+		json, root, problem := doc.parse()
+		switch {
+		case problem != nil:
+			d.fail(problem.Line, problem.Text)
+		case root != nil:
+			d.document(json, root)
+		}
+	}
+	return d.objects, d.messages, d.broken
+}
+
+func (d *decoder) warn(line int, text string) {
+	d.messages = append(d.messages, Message{File: d.file, Line: line, Text: text})
+}
+
+func (d *decoder) fail(line int, text string) {
+	d.broken = true
+	d.warn(line, text)
+}
+
+// document reads one object, or the items of a List as kubectl prints them.
+func (d *decoder) document(data []byte, root *yamlnode.Node) {
+	var list struct {
+		metav1.TypeMeta
+		Items []stdjson.RawMessage
+	}
+	if err := json.UnmarshalCaseSensitivePreserveInts(data, &list.TypeMeta); err != nil {
+		d.fail(root.Line, "The apiVersion and kind of the document are not text.")
+		return
+	}
+	newObject := kinds[list.TypeMeta]
+	switch {
+	case newObject != nil:
+		d.object(data, root, newObject())
+	case strings.HasSuffix(list.Kind, "List"):
+		nodes := children(root, "items", map[int]bool{})
+		if err := stdjson.Unmarshal(data, &list); err != nil || len(nodes) != 1 || len(nodes[0].Content) != len(list.Items) {
+			d.fail(root.Line, "The items of the list are not objects.")
+			return
+		}
+		for i, item := range list.Items {
+			d.item(item, nodes[0].Content[i])
+		}
+	case list.Kind == "" || list.APIVersion == "":
+		d.fail(root.Line, "The document has no apiVersion or no kind.")
+	default:
+		d.warn(root.Line, fmt.Sprintf("The kind %.100q of apiVersion %.100q is not read from files and is ignored.", list.Kind, list.APIVersion))
+	}
+}
+
+// item is document for an element of a list; lists do not nest.
+func (d *decoder) item(data []byte, node *yamlnode.Node) {
+	var meta metav1.TypeMeta
+	if err := json.UnmarshalCaseSensitivePreserveInts(data, &meta); err != nil || node.Kind != yamlnode.MappingNode ||
+		strings.HasSuffix(meta.Kind, "List") {
+		d.fail(node.Line, "The item is not an object with apiVersion and kind.")
+		return
+	}
+	d.document(data, node)
+}
+
+func (d *decoder) object(data []byte, root *yamlnode.Node, into metav1.Object) {
+	strict, err := json.UnmarshalStrict(data, into)
+	if err != nil {
+		d.typeError(err, root)
+		return
+	}
+	for _, unknown := range strict {
+		var field json.FieldError
+		if errors.As(unknown, &field) {
+			d.warn(lineOf(root, field.FieldPath()), fmt.Sprintf("The field %q is not known and is ignored.", field.FieldPath()))
+		}
+	}
+	if into.GetNamespace() == "" {
+		into.SetNamespace(defaultNamespace)
+	}
+	if len(validation.IsDNS1123Subdomain(into.GetName())) > 0 || len(validation.IsDNS1123Label(into.GetNamespace())) > 0 {
+		d.fail(lineOf(root, "metadata.name"), "The metadata.name or metadata.namespace is missing or not a DNS name; the document is ignored.")
+		return
+	}
+	if secret, ok := into.(*corev1.Secret); ok {
+		mergeStringData(secret)
+	}
+	d.objects = append(d.objects, object{kind: kindOf(into), line: root.Line, value: into})
+}
+
+// typeError says which field has the wrong type. Values are left out: they could be secret.
+func (d *decoder) typeError(err error, root *yamlnode.Node) {
+	var mismatch *stdjson.UnmarshalTypeError
+	var badTime *time.ParseError
+	switch {
+	case errors.As(err, &mismatch):
+		kind, _, _ := strings.Cut(mismatch.Value, " ")
+		d.fail(lineOf(root, mismatch.Field), fmt.Sprintf("The field %q takes no %s; the document is ignored.", mismatch.Field, kind))
+	case errors.As(err, &badTime):
+		d.fail(root.Line, "A time is not written as 2026-08-13T23:00:00Z; the document is ignored.")
+	default:
+		d.fail(root.Line, "A value cannot be read; the document is ignored. The data of a Secret is base64; use stringData for plain text.")
+	}
+}
+
+// mergeStringData does what the API server does with a Secret.
+func mergeStringData(s *corev1.Secret) {
+	if s.Data == nil && len(s.StringData) > 0 {
+		s.Data = make(map[string][]byte, len(s.StringData))
+	}
+	for key, value := range s.StringData {
+		s.Data[key] = []byte(value)
+	}
+	s.StringData = nil
+}
+
+// kindOf is the inverse of kinds.
+func kindOf(o metav1.Object) compiler.Kind {
+	switch o.(type) {
+	case *v1alpha1.LLMRoute:
+		return compiler.KindRoute
+	case *v1alpha1.BackendPin:
+		return compiler.KindPin
+	case *corev1.Secret:
+		return compiler.KindSecret
+	case *corev1.ConfigMap:
+		return compiler.KindConfigMap
+	default:
+		return compiler.KindService
+	}
+}

@@ -1,0 +1,202 @@
+package standalone
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/internal/compiler"
+)
+
+// maxFile bounds a manifest file.
+const maxFile = 32 << 20
+
+// folder is what is known of a folder of manifests: each file as it was read last, and the objects of it that hold.
+type folder struct {
+	dir   string
+	files map[string]*file
+}
+
+// file is one manifest file.
+type file struct {
+	name     string
+	data     []byte // as read last; nil where it could not be read
+	objects  []object
+	messages []Message
+}
+
+func newFolder(dir string) *folder { return &folder{dir: dir, files: map[string]*file{}} }
+
+// read reads the folder again and says whether anything is different. An error means that the folder itself could not be
+// read: what was known of it stays.
+func (f *folder) read() (changed bool, err error) {
+	entries, err := os.ReadDir(f.dir)
+	if err != nil {
+		return false, fmt.Errorf("read the folder of manifests: %w", err)
+	}
+	seen := map[string]bool{}
+	for _, entry := range entries {
+		name := entry.Name()
+		if !isManifest(name) {
+			continue
+		}
+		data, err := readFile(filepath.Join(f.dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it went in the meantime, or it is a dangling link
+		}
+		seen[name] = true
+		if f.update(name, data, err) {
+			changed = true
+		}
+	}
+	for name := range f.files {
+		if !seen[name] {
+			delete(f.files, name)
+			changed = true
+		}
+	}
+	return changed, nil
+}
+
+// isManifest says whether a file of the folder is read. Hidden files are editors' and the kubelet's own.
+func isManifest(name string) bool {
+	ext := strings.ToLower(filepath.Ext(name))
+	return !strings.HasPrefix(name, ".") && (ext == ".yaml" || ext == ".yml" || ext == ".json")
+}
+
+// readFile reads a regular file whole; anything else, such as a pipe, could block for ever.
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("not a regular file")
+	}
+	in, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	data, err := io.ReadAll(io.LimitReader(in, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		return nil, fmt.Errorf("larger than %d MiB", maxFile>>20)
+	}
+	return data, err
+}
+
+// update takes in what a file says now and reports whether that is new.
+func (f *folder) update(name string, data []byte, readErr error) (changed bool) {
+	was := f.files[name]
+	if readErr != nil {
+		data = nil
+	} else if data == nil {
+		data = []byte{}
+	}
+	if was != nil && (was.data == nil) == (data == nil) && bytes.Equal(was.data, data) {
+		return false
+	}
+	is := &file{name: name, data: data}
+	broken := true
+	if readErr == nil {
+		is.objects, is.messages, broken = decode(name, data)
+	} else {
+		is.messages = []Message{{File: name, Text: "The file cannot be read: " + reasonOf(readErr) + "."}}
+	}
+	if broken && was != nil {
+		is.keep(was.objects)
+	}
+	f.files[name] = is
+	return true
+}
+
+// reasonOf is the cause of a file error without the path, which the message already names.
+func reasonOf(err error) string {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err.Error()
+	}
+	return err.Error()
+}
+
+// keep adds the objects that a broken file said before and does not say now, where they were.
+func (is *file) keep(before []object) {
+	said := map[string]bool{}
+	for _, o := range is.objects {
+		said[o.identity()] = true
+	}
+	kept := 0
+	for _, o := range before {
+		if !said[o.identity()] {
+			is.objects = append(is.objects, o)
+			kept++
+		}
+	}
+	slices.SortStableFunc(is.objects, func(a, b object) int { return cmp.Compare(a.line, b.line) })
+	if kept > 0 {
+		is.messages = append(is.messages, Message{File: is.name, Text: fmt.Sprintf(
+			"While the file cannot be read whole, %d objects that it held before stay in force.", kept)})
+	}
+}
+
+// snapshot returns the objects for the compiler, the oldest first: by file name, then position. Of objects with one name
+// the first counts.
+func (f *folder) snapshot() (compiler.Snapshot, []Message) {
+	s := compiler.Snapshot{
+		Secrets:    map[types.NamespacedName]*corev1.Secret{},
+		ConfigMaps: map[types.NamespacedName]*corev1.ConfigMap{},
+		Services:   map[types.NamespacedName]*corev1.Service{},
+		Options:    compiler.Options{Standalone: true},
+	}
+	var messages []Message
+	first := map[string]Message{}
+	for _, file := range f.sorted() {
+		messages = append(messages, file.messages...)
+		for _, o := range file.objects {
+			at := Message{File: file.name, Line: o.line}
+			if earlier, taken := first[o.identity()]; taken {
+				at.Text = fmt.Sprintf("The %s %s is already in %s, line %d; this one is ignored.", o.kind, o.key(), earlier.File, earlier.Line)
+				messages = append(messages, at)
+				continue
+			}
+			first[o.identity()] = at
+			add(&s, o)
+		}
+	}
+	return s, messages
+}
+
+func (f *folder) sorted() []*file {
+	files := make([]*file, 0, len(f.files))
+	for _, file := range f.files {
+		files = append(files, file)
+	}
+	slices.SortFunc(files, func(a, b *file) int { return cmp.Compare(a.name, b.name) })
+	return files
+}
+
+func add(s *compiler.Snapshot, o object) {
+	switch value := o.value.(type) {
+	case *v1alpha1.LLMRoute:
+		s.Routes = append(s.Routes, value)
+	case *v1alpha1.BackendPin:
+		s.Pins = append(s.Pins, value)
+	case *corev1.Secret:
+		s.Secrets[o.key()] = value
+	case *corev1.ConfigMap:
+		s.ConfigMaps[o.key()] = value
+	case *corev1.Service:
+		s.Services[o.key()] = value
+	}
+}
