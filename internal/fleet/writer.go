@@ -125,6 +125,9 @@ func (w *writer) write(ctx context.Context, renew bool) time.Time {
 	}
 	w.failing = true
 	w.retry = min(max(2*w.retry, retryMin), retryMax)
+	if apierrors.IsForbidden(err) {
+		w.retry = refusedPause
+	}
 	return now.Add(w.retry)
 }
 

@@ -1,45 +1,32 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 )
 
-// health serves liveness and readiness. It says nothing of backends: their trouble never makes the process unready.
-func (s *Server) health() *http.ServeMux {
+// admin serves liveness, readiness and metrics. Health says nothing of backends: their trouble never makes the process
+// unready. The pipeline serves the same health on the data port, from Ready.
+func (s *Server) admin() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := s.ready(); err != nil {
+		if err := s.Ready(); err != nil {
 			say(w, http.StatusServiceUnavailable, err.Error())
 			return
 		}
 		say(w, http.StatusOK, "ok")
 	})
-	if s.cfg.RouteReady != nil {
-		mux.HandleFunc("GET /readyz/{namespace}/{name}", func(w http.ResponseWriter, r *http.Request) {
-			switch s.cfg.RouteReady(r.PathValue("namespace"), r.PathValue("name")) {
-			case RouteUsable:
-				say(w, http.StatusOK, "ok")
-			case RouteUnusable:
-				say(w, http.StatusServiceUnavailable, "no usable backend")
-			default:
-				say(w, http.StatusNotFound, "no such route")
-			}
-		})
-	}
-	return mux
-}
-
-func (s *Server) admin() http.Handler {
-	mux := s.health()
 	mux.Handle("GET /metrics", s.cfg.Metrics)
 	return mux
 }
 
-func (s *Server) ready() error {
+// Ready returns nil when the process may get traffic: it does not drain, and Config.Ready has no objection. Else it says why
+// not.
+func (s *Server) Ready() error {
 	if s.draining.Load() {
-		return fmt.Errorf("draining")
+		return errors.New("draining")
 	}
 	return s.cfg.Ready()
 }

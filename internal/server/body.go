@@ -17,13 +17,13 @@ const (
 
 // dropSlowBodies gives each read of a request body a deadline. The deadline goes with the body's last byte, so that it
 // never falls into the answer.
-func dropSlowBodies(next http.Handler) http.Handler {
+func dropSlowBodies(next http.Handler, stall time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body == nil || r.Body == http.NoBody {
 			next.ServeHTTP(w, r)
 			return
 		}
-		guard := &guardedBody{body: r.Body, conn: http.NewResponseController(w), began: time.Now()}
+		guard := &guardedBody{body: r.Body, conn: http.NewResponseController(w), stall: stall, began: time.Now()}
 		guard.arm()
 		// A body that the handler left unread is drained by net/http, and that must end too.
 		defer guard.arm()
@@ -35,6 +35,7 @@ func dropSlowBodies(next http.Handler) http.Handler {
 type guardedBody struct {
 	body  io.ReadCloser
 	conn  *http.ResponseController
+	stall time.Duration
 	began time.Time
 	read  int64
 	ended bool
@@ -59,10 +60,10 @@ func (b *guardedBody) arm() {
 	if b.ended {
 		return
 	}
-	stall := time.Now().Add(bodyStall)
-	rate := b.began.Add(bodyStall + time.Duration(b.read)*time.Second/bodyMinRate)
-	if rate.Before(stall) {
-		stall = rate
+	deadline := time.Now().Add(b.stall)
+	rate := b.began.Add(b.stall + time.Duration(b.read)*time.Second/bodyMinRate)
+	if rate.Before(deadline) {
+		deadline = rate
 	}
-	_ = b.conn.SetReadDeadline(stall)
+	_ = b.conn.SetReadDeadline(deadline)
 }

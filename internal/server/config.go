@@ -39,8 +39,6 @@ type Config struct {
 	Metrics http.Handler
 	// Ready returns nil when the process may get traffic, else why not, in words for whoever reads /readyz.
 	Ready func() error
-	// RouteReady serves /readyz/{namespace}/{name}; nil turns that off.
-	RouteReady func(namespace, name string) RouteState
 	// OnDrain, if set, is called once, when the drain begins. It must not block.
 	OnDrain func()
 	// TLSCert and TLSKey name a PEM pair for the data port, read again when it changes. Both or neither.
@@ -52,17 +50,10 @@ type Config struct {
 	// DefaultMaxConnections.
 	MaxConnections int
 	Log            *slog.Logger
+
+	// after is time.After; tests hold the drain delay by it.
+	after func(time.Duration) <-chan time.Time
 }
-
-// RouteState is the structural readiness of one route.
-type RouteState int
-
-// What RouteReady answers.
-const (
-	RouteUnknown  RouteState = iota // 404
-	RouteUnusable                   // 503: it has no usable backend
-	RouteUsable                     // 200
-)
 
 // Validate says what is wrong with the configuration and what to do.
 func (c *Config) Validate() error {

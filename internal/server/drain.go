@@ -13,7 +13,7 @@ func (s *Server) drain() {
 		s.cfg.OnDrain()
 	}
 	s.cfg.Log.Info("draining", "delay", s.cfg.DrainDelay.String(), "timeout", s.cfg.DrainTimeout.String())
-	time.Sleep(s.cfg.DrainDelay)
+	<-s.cfg.after(s.cfg.DrainDelay)
 
 	running, cancel := context.WithDeadline(context.Background(), began.Add(s.cfg.DrainTimeout))
 	defer cancel()

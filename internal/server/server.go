@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/net/netutil"
 )
@@ -34,6 +35,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.MaxConnections == 0 {
 		cfg.MaxConnections = DefaultMaxConnections
+	}
+	if cfg.after == nil {
+		cfg.after = time.After
 	}
 	s := &Server{cfg: cfg}
 	s.baseContext, s.cancelAll = context.WithCancelCause(context.Background())
@@ -64,9 +68,6 @@ func (s *Server) Addr() string { return s.dataAddr.String() }
 
 // AdminAddr is the bound address of the admin port.
 func (s *Server) AdminAddr() string { return s.admLn.Addr().String() }
-
-// Draining says whether the drain has begun.
-func (s *Server) Draining() bool { return s.draining.Load() }
 
 // Run serves until ctx ends, then drains as the package comment says, and returns when all is closed. The error is that
 // of a listener that failed; a drain that had to cut requests is not an error.
@@ -102,7 +103,7 @@ func (s *Server) serveData() error {
 // newDataServer builds the data port, outermost stage first.
 func (s *Server) newDataServer() *http.Server {
 	handler := s.cfg.Handler
-	handler = dropSlowBodies(handler)
+	handler = dropSlowBodies(handler, bodyStall)
 	handler = s.closeWhileDraining(handler)
 	handler = s.track(handler)
 

@@ -1,0 +1,171 @@
+package fleet
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/internal/breaker"
+	"github.com/spillway-dev/spillway/internal/telemetry"
+)
+
+// ledger stands in for breakers and limits and writes down what it is told.
+type ledger struct {
+	mu       sync.Mutex
+	lines    []string
+	records  []breaker.Record
+	onChange func(bool)
+}
+
+func (l *ledger) note(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, fmt.Sprintf(format, args...))
+}
+
+// take returns what was noted since the last call.
+func (l *ledger) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lines := l.lines
+	l.lines = nil
+	return lines
+}
+
+func (l *ledger) Records() []breaker.Record { return l.records }
+func (l *ledger) OnChange(f func(bool))     { l.onChange = f }
+func (l *ledger) Forget(peer string)        { l.note("forget %s", peer) }
+func (l *ledger) SetPeers(live []string)    { l.note("peers %v", live) }
+func (l *ledger) SetLive(n int)             { l.note("live %d", n) }
+func (l *ledger) Adopt(p string, r []breaker.Record) {
+	line := "adopt " + p
+	for _, record := range r {
+		line += fmt.Sprintf(" %s:%s:%s", record.ID, record.State, record.Remaining)
+	}
+	l.note("%s", line)
+}
+
+type peersFixture struct {
+	*ledger
+	*peers
+	clock *clocktesting.FakeClock
+}
+
+func newPeersFixture() *peersFixture {
+	l, clk := &ledger{}, clocktesting.NewFakeClock(time.Unix(0, 0))
+	cfg := &Config{Pod: "self", Breakers: l, Shares: l, Clock: clk, Metrics: telemetry.NewTable(prometheus.NewRegistry())}
+	return &peersFixture{ledger: l, peers: newPeers(cfg), clock: clk}
+}
+
+// report of a proxy whose breaker of backend "tower" is open for another minute.
+func report(name, resourceVersion string, change ...func(*v1alpha1.ProxyReportStatus)) *v1alpha1.ProxyReport {
+	r := &v1alpha1.ProxyReport{
+		ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: resourceVersion},
+		Status: v1alpha1.ProxyReportStatus{
+			Schema:   v1alpha1.ReportSchema,
+			Breakers: []v1alpha1.BreakerReport{{ID: "tower", State: v1alpha1.BackendOpen, Remaining: "1m", Epoch: 1}},
+		},
+	}
+	for _, f := range change {
+		f(&r.Status)
+	}
+	return r
+}
+
+func draining(s *v1alpha1.ProxyReportStatus)   { s.Draining = true }
+func fromFuture(s *v1alpha1.ProxyReportStatus) { s.Schema++ }
+
+func TestPeers(t *testing.T) {
+	// Each step is followed by what breakers and limits are told.
+	type step struct {
+		do   func(*peersFixture)
+		want []string
+	}
+	list := func(reports ...any) func(*peersFixture) {
+		return func(f *peersFixture) { _ = f.Replace(reports, "") }
+	}
+	update := func(r *v1alpha1.ProxyReport) func(*peersFixture) {
+		return func(f *peersFixture) { _ = f.Update(r) }
+	}
+	gone := func(name string) func(*peersFixture) {
+		return func(f *peersFixture) { _ = f.Delete(report(name, "9")) }
+	}
+	pass := func(d time.Duration) func(*peersFixture) {
+		return func(f *peersFixture) { f.clock.Step(d); f.sweep() }
+	}
+	tableReady := func(f *peersFixture) { f.adopt() }
+	cases := map[string][]step{
+		"alone, this proxy is all there is": {
+			{func(f *peersFixture) { f.announce() }, []string{"peers [self]", "live 1"}},
+		},
+		"nothing is adopted before the table is there, then all, one's own old report included": {
+			{list(report("other", "1"), report("self", "2")), []string{"peers [other self]", "live 2"}},
+			{pass(10 * time.Second), nil},
+			{tableReady, []string{"adopt self tower:Open:50s", "adopt other tower:Open:50s"}},
+			{tableReady, []string{"adopt other tower:Open:50s"}},
+		},
+		"what this proxy wrote itself is not adopted": {
+			{func(f *peersFixture) { f.ownReport(nil) }, nil},
+			{tableReady, nil},
+			{list(report("self", "2")), []string{"peers [self]", "live 1"}},
+		},
+		"an own report that shows late is adopted all the same": {
+			{tableReady, nil},
+			{func(f *peersFixture) { f.ownReport(report("self", "1")) }, []string{"adopt self tower:Open:1m0s"}},
+			{func(f *peersFixture) { f.ownReport(report("self", "2")) }, nil},
+		},
+		"newer evidence is adopted at once": {
+			{tableReady, nil},
+			{list(), []string{"peers [self]", "live 1"}},
+			{update(report("other", "1")), []string{"adopt other tower:Open:1m0s", "peers [other self]", "live 2"}},
+			{update(report("other", "2")), []string{"adopt other tower:Open:1m0s"}},
+		},
+		"a report that does not change is not live for ever; a repeated list is no sign of life": {
+			{tableReady, nil},
+			{list(report("other", "1")), []string{"adopt other tower:Open:1m0s", "peers [other self]", "live 2"}},
+			{pass(reportLifetime - time.Second), nil},
+			{list(report("other", "1")), nil},
+			{pass(time.Second), []string{"forget other", "peers [self]", "live 1"}},
+			{tableReady, nil},
+			{update(report("other", "2")), []string{"adopt other tower:Open:1m0s", "peers [other self]", "live 2"}},
+		},
+		"a deleted report is forgotten at once, also when the deletion was missed": {
+			{list(report("a", "1"), report("b", "2")), []string{"peers [a b self]", "live 3"}},
+			{gone("a"), []string{"forget a", "peers [b self]", "live 2"}},
+			{gone("a"), nil},
+			{list(), []string{"forget b", "peers [self]", "live 1"}},
+		},
+		"a draining proxy does not count, but its evidence does": {
+			{tableReady, nil},
+			{list(report("other", "1")), []string{"adopt other tower:Open:1m0s", "peers [other self]", "live 2"}},
+			{update(report("other", "2", draining)), []string{"adopt other tower:Open:1m0s", "peers [self]", "live 1"}},
+		},
+		"while this proxy drains it does not probe, but has its share": {
+			{list(report("other", "1")), []string{"peers [other self]", "live 2"}},
+			{func(f *peersFixture) { f.drain() }, []string{"peers [other]"}},
+		},
+		"a report of another schema has a share and nothing else": {
+			{tableReady, nil},
+			{list(report("other", "1", fromFuture)), []string{"peers [self]", "live 2"}},
+			{tableReady, nil},
+		},
+	}
+	for name, steps := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := newPeersFixture()
+			for i, s := range steps {
+				s.do(f)
+				if diff := cmp.Diff(s.want, f.take()); diff != "" {
+					t.Errorf("step %d (-want +got):\n%s", i+1, diff)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,128 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/internal/breaker"
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+func TestRecordsSurviveTheReport(t *testing.T) {
+	want := []breaker.Record{
+		{ID: "a", State: breaker.Closed, Saturations: 1, LastGood: 4},
+		{ID: "b", State: breaker.Open, Reason: breaker.ReasonSaturated, Since: time.Unix(1700000000, 123000).UTC(),
+			Remaining: 14*time.Minute + 59*time.Second + 5*time.Millisecond, Epoch: 7, Failures: 2, Message: "no first token within 20s"},
+		{ID: "c", State: breaker.HalfOpen, Reason: breaker.ReasonFailing, Epoch: 3},
+	}
+	if diff := cmp.Diff(want, toRecords(toReports(want))); diff != "" {
+		t.Errorf("records (-want +got):\n%s", diff)
+	}
+}
+
+func TestReportStaysWithinItsSchema(t *testing.T) {
+	var records []breaker.Record
+	for i := range 2 * maxBreakers {
+		r := breaker.Record{ID: table.BackendID(fmt.Sprintf("%06d", i)), State: breaker.Closed, Message: strings.Repeat("é", 300)}
+		if i%4 == 3 {
+			r.State = breaker.Open
+		}
+		for e := range 20 {
+			r.Endpoints = append(r.Endpoints, breaker.EndpointRecord{Endpoint: fmt.Sprintf("/v1/e%02d", e)})
+		}
+		records = append(records, r)
+	}
+	reports := toReports(records)
+	if len(reports) != maxBreakers {
+		t.Fatalf("%d breakers, want %d", len(reports), maxBreakers)
+	}
+	open := 0
+	for _, r := range reports {
+		if r.State == v1alpha1.BackendOpen {
+			open++
+		}
+		if n := len([]rune(r.Message)); n != maxMessage {
+			t.Fatalf("message of %d characters", n)
+		}
+		if len(r.Endpoints) != maxEndpoints || r.Endpoints[0].Endpoint != "e00" {
+			t.Fatalf("endpoints = %v", r.Endpoints)
+		}
+	}
+	if open != maxBreakers/2 {
+		t.Errorf("%d open breakers told, want all %d of them", open, maxBreakers/2)
+	}
+	if !slices.IsSortedFunc(reports, func(a, b v1alpha1.BreakerReport) int { return strings.Compare(a.ID, b.ID) }) {
+		t.Error("the breakers are not sorted by id")
+	}
+}
+
+func TestSenselessEvidenceIsLeftOut(t *testing.T) {
+	cases := map[string]v1alpha1.BreakerReport{
+		"a state that no breaker has": {ID: "x", State: v1alpha1.BackendExcluded},
+		"a negative epoch":            {ID: "x", State: v1alpha1.BackendOpen, Epoch: -1},
+		"a negative count":            {ID: "x", State: v1alpha1.BackendClosed, Failures: -1},
+		"a time that cannot be read":  {ID: "x", State: v1alpha1.BackendOpen, Remaining: "soon"},
+	}
+	for name, report := range cases {
+		t.Run(name, func(t *testing.T) {
+			good := v1alpha1.BreakerReport{ID: "y", State: v1alpha1.BackendOpen, Epoch: 1}
+			want := []breaker.Record{{ID: "y", State: breaker.Open, Epoch: 1}}
+			if diff := cmp.Diff(want, toRecords([]v1alpha1.BreakerReport{report, good})); diff != "" {
+				t.Errorf("records (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAgedRecordsHaveLessTimeLeft(t *testing.T) {
+	in := []breaker.Record{{ID: "a", Remaining: time.Minute}, {ID: "b", Remaining: time.Second}}
+	want := []breaker.Record{{ID: "a", Remaining: 50 * time.Second}, {ID: "b"}}
+	if diff := cmp.Diff(want, aged(in, 10*time.Second)); diff != "" {
+		t.Errorf("records (-want +got):\n%s", diff)
+	}
+	if in[0].Remaining != time.Minute {
+		t.Error("the original was changed")
+	}
+}
+
+func TestTellsTheSame(t *testing.T) {
+	base := func() v1alpha1.ProxyReportStatus {
+		return v1alpha1.ProxyReportStatus{
+			Ready:    true,
+			Tables:   []v1alpha1.TableRevision{{Shard: 1, Revision: "r"}},
+			Breakers: []v1alpha1.BreakerReport{{ID: "a", State: v1alpha1.BackendOpen, Remaining: "10s", Epoch: 1}},
+		}
+	}
+	cases := map[string]struct {
+		change func(*v1alpha1.ProxyReportStatus)
+		want   bool
+	}{
+		"nothing changed":          {func(*v1alpha1.ProxyReportStatus) {}, true},
+		"time passed":              {func(s *v1alpha1.ProxyReportStatus) { s.Breakers[0].Remaining = "9s" }, true},
+		"a breaker closed":         {func(s *v1alpha1.ProxyReportStatus) { s.Breakers[0].State = v1alpha1.BackendClosed }, false},
+		"a count moved":            {func(s *v1alpha1.ProxyReportStatus) { s.Breakers[0].Saturations = 1 }, false},
+		"a breaker went":           {func(s *v1alpha1.ProxyReportStatus) { s.Breakers = nil }, false},
+		"another revision":         {func(s *v1alpha1.ProxyReportStatus) { s.Tables[0].Revision = "s" }, false},
+		"draining began":           {func(s *v1alpha1.ProxyReportStatus) { s.Draining = true }, false},
+		"the proxy became unready": {func(s *v1alpha1.ProxyReportStatus) { s.Ready = false }, false},
+		"an endpoint passed over": {func(s *v1alpha1.ProxyReportStatus) {
+			s.Breakers[0].Endpoints = []v1alpha1.EndpointReport{{Endpoint: "e"}}
+		}, false},
+		"what the last good one is": {func(s *v1alpha1.ProxyReportStatus) { s.Breakers[0].LastGood = 9 }, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			a, b := base(), base()
+			tc.change(&b)
+			if got := tellsTheSame(&a, &b); got != tc.want {
+				t.Errorf("tellsTheSame = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}

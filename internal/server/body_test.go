@@ -1,0 +1,85 @@
+package server
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+)
+
+const testStall = 100 * time.Millisecond
+
+// bodyServer runs a handler behind dropSlowBodies with a short stall.
+func bodyServer(t *testing.T, handler http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewServer(dropSlowBodies(handler, testStall))
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}
+
+func TestSlowBodyEndsTheRead(t *testing.T) {
+	ended := make(chan error, 1)
+	addr := bodyServer(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, err := io.ReadAll(r.Body)
+		ended <- err
+	})
+	conn := dial(t, addr)
+	fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf")
+	if err := <-ended; err == nil {
+		t.Error("the read of a stalled body ended without an error")
+	}
+	if _, err := io.ReadAll(conn); err != nil { // ends only when the server closes
+		t.Error(err)
+	}
+}
+
+func TestSlowBodyThatNobodyReadsEndsToo(t *testing.T) {
+	addr := bodyServer(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) })
+	conn := dial(t, addr)
+	fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf")
+	if _, err := io.ReadAll(conn); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDeadlineOfABodyDoesNotReachTheAnswer(t *testing.T) {
+	cases := map[string]string{
+		"a body with a length": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody",
+		"a body in chunks":     "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
+		"no body":              "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
+	}
+	for name, request := range cases {
+		t.Run(name, func(t *testing.T) {
+			addr := bodyServer(t, func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.ReadAll(r.Body)
+				select {
+				case <-time.After(3 * testStall): // a stream that takes its time
+					fmt.Fprint(w, "whole")
+				case <-r.Context().Done():
+				}
+			})
+			if got := exchange(t, dial(t, addr), request); got != "whole" {
+				t.Errorf("answer = %q, want it whole", got)
+			}
+		})
+	}
+}
+
+func exchange(t *testing.T, conn net.Conn, request string) string {
+	t.Helper()
+	fmt.Fprint(conn, request)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
