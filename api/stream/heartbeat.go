@@ -25,30 +25,37 @@ const (
 
 // Heartbeat is the JSON object in a heartbeat comment. Which fields are set depends on the state.
 type Heartbeat struct {
-	State State `json:"state"`
+	State State
 	// N of Of: the attempt's number and how many there may be at most; from 1.
-	N  int `json:"n,omitempty"`
-	Of int `json:"of,omitempty"`
+	N, Of int
 	// Backend is a name from the route's chain, never an address.
-	Backend string `json:"backend,omitempty"`
-	Regime  string `json:"regime,omitempty"`
+	Backend string
+	Regime  string
 	// Position in the queue, from 1.
-	Position int `json:"position,omitempty"`
+	Position int
 	// FailingOver says that another backend is tried next. It is always written for backend_saturated and
 	// backend_failed, and for no other state.
-	FailingOver bool `json:"-"`
+	FailingOver bool
 	// Code says why an attempt was given up.
-	Code string `json:"code,omitempty"`
+	Code string
 	// Reason says why this backend serves: first, pinned, preferred, breaker-open, saturated, failed, spilled.
-	Reason string `json:"reason,omitempty"`
+	Reason string
 	// ElapsedMS is set where a keepalive repeats the state: milliseconds since the request came in.
-	ElapsedMS int64 `json:"elapsed_ms,omitempty"`
+	ElapsedMS int64
 }
 
-// wireHeartbeat adds what depends on the state.
+// wireHeartbeat is a Heartbeat on the wire, in the order in which its members are written.
 type wireHeartbeat struct {
-	Heartbeat
-	FailingOver *bool `json:"failing_over,omitempty"`
+	State       State  `json:"state"`
+	N           int    `json:"n,omitempty"`
+	Of          int    `json:"of,omitempty"`
+	Backend     string `json:"backend,omitempty"`
+	Regime      string `json:"regime,omitempty"`
+	Position    int    `json:"position,omitempty"`
+	FailingOver *bool  `json:"failing_over,omitempty"`
+	Code        string `json:"code,omitempty"`
+	Reason      string `json:"reason,omitempty"`
+	ElapsedMS   int64  `json:"elapsed_ms,omitempty"`
 }
 
 // Elapsed is ElapsedMS as a duration; 0 where the heartbeat is no repetition.
@@ -56,7 +63,10 @@ func (h *Heartbeat) Elapsed() time.Duration { return time.Duration(h.ElapsedMS) 
 
 // AppendJSON appends the heartbeat as one line of JSON, as it stands behind ": " in a comment.
 func (h *Heartbeat) AppendJSON(dst []byte) []byte {
-	wire := wireHeartbeat{Heartbeat: *h}
+	wire := wireHeartbeat{
+		State: h.State, N: h.N, Of: h.Of, Backend: h.Backend, Regime: h.Regime, Position: h.Position,
+		Code: h.Code, Reason: h.Reason, ElapsedMS: h.ElapsedMS,
+	}
 	if h.State == StateBackendSaturated || h.State == StateBackendFailed {
 		wire.FailingOver = &h.FailingOver
 	}
@@ -78,8 +88,9 @@ func ParseHeartbeat(comment []byte) (*Heartbeat, bool) {
 	if err := json.Unmarshal(comment, &wire); err != nil || wire.State == "" {
 		return nil, false
 	}
-	if wire.FailingOver != nil {
-		wire.Heartbeat.FailingOver = *wire.FailingOver
-	}
-	return &wire.Heartbeat, true
+	return &Heartbeat{
+		State: wire.State, N: wire.N, Of: wire.Of, Backend: wire.Backend, Regime: wire.Regime, Position: wire.Position,
+		FailingOver: wire.FailingOver != nil && *wire.FailingOver,
+		Code:        wire.Code, Reason: wire.Reason, ElapsedMS: wire.ElapsedMS,
+	}, true
 }

@@ -96,7 +96,7 @@ func (p *parser) dispatch() (Event, bool) {
 func (p *parser) flush() (Event, bool) {
 	if len(p.buf) > 0 {
 		p.take(p.buf)
-		p.buf = nil
+		p.buf, p.seek = nil, 0
 	}
 	ev, ok := p.dispatch()
 	return ev, ok && (string(ev.Data) == doneData || json.Valid(ev.Data))

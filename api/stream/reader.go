@@ -223,11 +223,19 @@ func (r *Reader) wait(idle *timer) ([]byte, error) {
 	case <-r.closed.Done():
 		return nil, errClosed
 	case <-idle.C():
-		if err := r.ctx.Err(); err != nil {
+		if err := r.ceiling(); err != nil {
 			return nil, err
 		}
 		return nil, ErrSilent
 	}
+}
+
+// ceiling is the context's error, also in the moment between its deadline and its own notice of that.
+func (r *Reader) ceiling() error {
+	if deadline, ok := r.ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return r.ctx.Err()
 }
 
 // readError prefers the context's own error: a cancelled request makes its body fail in many words.

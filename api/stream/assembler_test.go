@@ -1,0 +1,175 @@
+package stream_test
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spillway-dev/spillway/api/stream"
+)
+
+// chunk is a chat chunk with the given delta.
+func chunk(delta string) string {
+	return `{"id":"c","created":1694268190,"model":"m","choices":[{"index":0,"delta":` + delta + `,"finish_reason":null}]}`
+}
+
+const finish = `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`
+
+func TestAssembler(t *testing.T) {
+	whole := func(message, reason string) string {
+		return `{"id":"c","object":"chat.completion","created":1694268190,"model":"m","choices":[{"index":0,"message":` + message + `,"finish_reason":` + reason + `}]}`
+	}
+	for name, tc := range map[string]struct {
+		data []string
+		want string
+	}{
+		"content concatenates": {
+			[]string{chunk(`{"role":"assistant","content":""}`), chunk(`{"content":"a"}`), chunk(`{"content":"北"}`), finish, "[DONE]"},
+			whole(`{"role":"assistant","content":"a北"}`, `"stop"`),
+		},
+		"reasoning concatenates, under the name that it came with": {
+			[]string{chunk(`{"reasoning_content":"O"}`), chunk(`{"reasoning_content":"k","content":null}`), chunk(`{"reasoning":"x"}`), chunk(`{"content":"a"}`)},
+			whole(`{"role":"assistant","content":"a","reasoning":"x","reasoning_content":"Ok"}`, `null`),
+		},
+		"reasoning stays absent when the stream carried none": {
+			[]string{chunk(`{"content":"a"}`)}, whole(`{"role":"assistant","content":"a"}`, `null`),
+		},
+		"empty reasoning is not absent": {
+			[]string{chunk(`{"content":"a","reasoning":""}`)}, whole(`{"role":"assistant","content":"a","reasoning":""}`, `null`),
+		},
+		"tool-call fragments are joined per index": {
+			[]string{
+				chunk(`{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":""}}]}`),
+				chunk(`{"tool_calls":[{"index":1,"id":"b","type":"function","function":{"name":"g","arguments":"{"}}]}`),
+				chunk(`{"tool_calls":[{"index":0,"function":{"arguments":"{\"q\":1}"}},{"index":1,"function":{"arguments":"}"}}]}`),
+			},
+			whole(`{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{\"q\":1}"}},{"id":"b","type":"function","function":{"name":"g","arguments":"{}"}}]}`, `null`),
+		},
+		"tool calls keep the order in which they appeared": {
+			[]string{chunk(`{"tool_calls":[{"index":1,"id":"b"}]}`), chunk(`{"tool_calls":[{"index":0,"id":"a"}]}`)},
+			whole(`{"role":"assistant","content":null,"tool_calls":[{"id":"b","type":"function","function":{"name":"","arguments":""}},{"id":"a","type":"function","function":{"name":"","arguments":""}}]}`, `null`),
+		},
+		"B8 missing indexes are tolerated": {
+			[]string{
+				chunk(`{"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{\"q\":"}}]}`),
+				chunk(`{"tool_calls":[{"function":{"arguments":"1}"}}]}`),
+				chunk(`{"tool_calls":[{"id":"b","type":"function","function":{"name":"f","arguments":"{\"q\":"}}]}`),
+				chunk(`{"tool_calls":[{"function":{"arguments":"2}"}}]}`),
+			},
+			whole(`{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{\"q\":1}"}},{"id":"b","type":"function","function":{"name":"f","arguments":"{\"q\":2}"}}]}`, `null`),
+		},
+		"B8 the same index for every call": {
+			[]string{
+				chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"1"}}]}`), chunk(`{"tool_calls":[{"index":0,"function":{"arguments":"2"}}]}`),
+				chunk(`{"tool_calls":[{"index":0,"id":"b","function":{"name":"f","arguments":"3"}}]}`), chunk(`{"tool_calls":[{"index":0,"function":{"arguments":"4"}}]}`),
+			},
+			whole(`{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"12"}},{"id":"b","type":"function","function":{"name":"f","arguments":"34"}}]}`, `null`),
+		},
+		"an id that comes after the index": {
+			[]string{chunk(`{"tool_calls":[{"index":0,"function":{"name":"f"}}]}`), chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"arguments":"1"}}]}`)},
+			whole(`{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"1"}}]}`, `null`),
+		},
+		"an index that comes after the id": {
+			[]string{chunk(`{"tool_calls":[{"id":"a","function":{"name":"f"}}]}`), chunk(`{"tool_calls":[{"index":0,"function":{"arguments":"1"}}]}`)},
+			whole(`{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"1"}}]}`, `null`),
+		},
+		"a refusal is kept": {
+			[]string{chunk(`{"refusal":"N"}`), chunk(`{"refusal":"o"}`), finish}, whole(`{"role":"assistant","content":null,"refusal":"No"}`, `"stop"`),
+		},
+		"audio and a function call of old are kept": {
+			[]string{chunk(`{"audio":{"id":"a","data":"QU","transcript":"h"}}`), chunk(`{"audio":{"data":"JD","transcript":"i","expires_at":5},"function_call":{"name":"f","arguments":"{"}}`), chunk(`{"function_call":{"arguments":"}"}}`)},
+			whole(`{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"},"audio":{"id":"a","data":"QUJD","transcript":"hi","expires_at":5}}`, `null`),
+		},
+		"content as parts": {
+			[]string{chunk(`{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`)}, whole(`{"role":"assistant","content":"ab"}`, `null`),
+		},
+		"usage is the last one, with all its details": {
+			[]string{`{"choices":[{"delta":{"content":"a"}}],"usage":{"prompt_tokens":1}}`, `{"choices":[],"usage":{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3,"x":{"y":1}}}`, `{"choices":null,"usage":null}`},
+			`{"object":"chat.completion","model":"","choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":null}],"usage":{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3,"x":{"y":1}}}`,
+		},
+		"choices are sorted, log probabilities joined": {
+			[]string{
+				`{"choices":[{"index":1,"delta":{"content":"b"},"logprobs":{"content":[{"token":"b"}]}},{"index":0,"delta":{"content":"a"}}]}`,
+				`{"choices":[{"index":1,"delta":{"content":"c"},"logprobs":{"content":[{"token":"c"}]},"finish_reason":"length"}]}`,
+			},
+			`{"object":"chat.completion","model":"","choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":null},` +
+				`{"index":1,"message":{"role":"assistant","content":"bc"},"logprobs":{"content":[{"token":"b"},{"token":"c"}]},"finish_reason":"length"}]}`,
+		},
+		"a whole completion is taken as it is": {
+			[]string{whole(`{"role":"assistant","content":"a","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]}`, `"stop"`)},
+			whole(`{"role":"assistant","content":"a","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]}`, `"stop"`),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var a stream.Assembler
+			for _, d := range tc.data {
+				if err := a.Add([]byte(d)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			whole, err := a.Completion()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := json.Marshal(whole)
+			if diff := cmp.Diff(tc.want, string(got)); diff != "" || err != nil {
+				t.Errorf("error %v (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
+func TestAssemblerFinished(t *testing.T) {
+	var a stream.Assembler
+	for _, step := range []struct {
+		data string
+		want bool
+	}{{chunk(`{"content":"a"}`), false}, {finish, true}, {`{"choices":[]}`, true}} {
+		if err := a.Add([]byte(step.data)); err != nil || a.Finished() != step.want {
+			t.Errorf("after %s: %v, error %v", step.data, a.Finished(), err)
+		}
+	}
+}
+
+func TestAssemblerErrors(t *testing.T) {
+	var a stream.Assembler
+	var told *stream.Error
+	if err := a.Add([]byte(`{"error":{"message":"m","code":"c"}}`)); !errors.As(err, &told) || told.Code != "c" {
+		t.Errorf("an error within the data: %v", err)
+	}
+	for _, bad := range []string{`{`, `hi`, `{"choices":1}`, `{"choices":[{"delta":{"content":1}}]}`} {
+		if err := a.Add([]byte(bad)); err == nil || errors.As(err, &told) && told == err {
+			t.Errorf("%s: error %v", bad, err)
+		}
+	}
+	if err := errors.Join(a.Add(nil), a.Add([]byte(" ")), a.Add([]byte("[DONE]")), a.Add([]byte("null"))); err != nil {
+		t.Error(err)
+	}
+	if _, err := a.Completion(); !errors.Is(err, stream.ErrNoChoices) {
+		t.Errorf("nothing to assemble: %v", err)
+	}
+}
+
+func FuzzAssembler(f *testing.F) {
+	f.Add([]byte(chunk(`{"content":"a"}`)), []byte(finish))
+	f.Add([]byte(chunk(`{"tool_calls":[{"id":"a"}]}`)), []byte(chunk(`{"tool_calls":[{"index":0,"function":{"arguments":"1"}}]}`)))
+	f.Add([]byte(`{"choices":[{"index":-5,"message":{"audio":{"data":"x"},"function_call":{}}}],"usage":{}}`), []byte(`{"error":[]}`))
+	f.Fuzz(func(t *testing.T, one, two []byte) {
+		var a stream.Assembler
+		_, _ = a.Add(one), a.Add(two)
+		whole, err := a.Completion()
+		if err != nil {
+			return
+		}
+		text, err := json.Marshal(whole)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var again stream.Assembler
+		if err := again.Add(text); err != nil {
+			t.Fatalf("its own completion is refused: %v\n%s", err, text)
+		}
+	})
+}

@@ -1,0 +1,356 @@
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spillway-dev/spillway/api/stream"
+)
+
+func response(status int, contentType string, body io.Reader) *http.Response {
+	rc, ok := body.(io.ReadCloser)
+	if !ok {
+		rc = io.NopCloser(body)
+	}
+	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {contentType}}, Body: rc}
+}
+
+func events(body string) *http.Response {
+	return response(http.StatusOK, "text/event-stream", strings.NewReader(body))
+}
+
+func data(content string) string {
+	return `data: {"choices":[{"index":0,"delta":{"content":"` + content + `"},"finish_reason":null}]}` + "\n\n"
+}
+
+const (
+	fin     = `data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n"
+	done    = "data: [DONE]\n\n"
+	attempt = `: {"state":"attempt","n":1,"of":2,"backend":"tower","regime":"contended"}` + "\n"
+)
+
+// drain reads to the end and tells what came, one word for each event.
+func drain(r *stream.Reader) (string, error) {
+	var seen []string
+	for {
+		ev, err := r.Next()
+		if err != nil {
+			if _, again := r.Next(); !errors.Is(again, err) {
+				return "the error does not stay", again
+			}
+			return strings.Join(seen, " "), err
+		}
+		switch {
+		case ev.Heartbeat != nil:
+			seen = append(seen, string(ev.Heartbeat.State))
+		case ev.Whole:
+			seen = append(seen, "whole")
+		default:
+			seen = append(seen, "data")
+		}
+	}
+}
+
+func TestReaderEvents(t *testing.T) {
+	for name, tc := range map[string]struct {
+		body    string
+		want    string
+		wantErr error
+	}{
+		"heartbeats stand beside data":                    {attempt + data("a") + fin + done, "attempt data data", io.EOF},
+		"a heartbeat in block form":                       {attempt + "\n" + data("a") + fin + done, "attempt data data", io.EOF},
+		"a heartbeat that cannot be parsed is skipped":    {": {\"state\":\n: {\"state\":5}\n: {}\n: hi\n:\n" + data("a") + fin + done, "data data", io.EOF},
+		"a stream without [DONE] but with a finish":       {data("a") + fin, "data data", io.EOF},
+		"[DONE] without a finish":                         {data("a") + done, "data", io.EOF},
+		"nothing behind [DONE] counts":                    {done + data("a"), "", io.EOF},
+		"neither [DONE] nor a finish":                     {data("a"), "data", stream.ErrIncomplete},
+		"nothing at all":                                  {"", "", stream.ErrIncomplete},
+		"heartbeats alone":                                {attempt, "attempt", stream.ErrIncomplete},
+		"a last event without its blank line":             {data("a") + strings.TrimRight(fin, "\n"), "data data", io.EOF},
+		"a last event that is cut":                        {data("a") + fin[:30], "data", stream.ErrIncomplete},
+		"CR LF, and a byte order mark":                    {"\ufeff" + strings.ReplaceAll(attempt+data("a")+fin+done, "\n", "\r\n"), "attempt data data", io.EOF},
+		"lone CR":                                         {strings.ReplaceAll(attempt+data("a")+fin+done, "\n", "\r"), "attempt data data", io.EOF},
+		"blocks without payload":                          {"retry: 3000\n\nid: 7\n\ndata:\n\ndata: null\n\nevent: x\n\n" + data("a") + done, "data", io.EOF},
+		"one event over several lines":                    {"data: {\"choices\":\ndata: []}\n\n" + done, "data", io.EOF},
+		"a line of a megabyte":                            {data(strings.Repeat("a", 1<<20)) + done, "data", io.EOF},
+		"a line over the cap":                             {data(strings.Repeat("a", 2<<20)) + done, "", stream.ErrTooLarge},
+		"lines that pass the cap together":                {strings.Repeat("data: "+strings.Repeat("a", 1000)+"\n", 2000) + done, "", stream.ErrTooLarge},
+		"the responses dialect ends with its own event":   {"event: response.completed\ndata: {\"type\":\"response.completed\"}\n\n", "data", io.EOF},
+		"the messages dialect ends with its own event":    {"data: {\"type\":\"message_stop\"}\n\n", "data", io.EOF},
+		"data that is no JSON is the caller's to judge":   {"data: hi\n\n" + done, "data", io.EOF},
+		"an error that is null is none":                   {"data: {\"error\":null,\"choices\":[]}\n\n" + done, "data", io.EOF},
+		"keepalives repeat the state":                     {attempt + attempt + data("a") + done, "attempt attempt data", io.EOF},
+		"a heartbeat between the lines of another's data": {"data: {\"choices\":\n" + attempt + "data: []}\n\n" + done, "attempt data", io.EOF},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for split, resp := range map[string]*http.Response{
+				"in large reads": events(tc.body),
+				"byte by byte":   response(200, "text/event-stream", iotest.OneByteReader(strings.NewReader(tc.body))),
+				"data with EOF":  response(200, "text/event-stream", iotest.DataErrReader(strings.NewReader(tc.body))),
+			} {
+				if split == "byte by byte" && len(tc.body) > 4096 {
+					continue
+				}
+				r := stream.Open(t.Context(), resp, stream.Options{MaxEvent: 3 << 19})
+				got, err := drain(r)
+				if got != tc.want || !errors.Is(err, tc.wantErr) {
+					t.Errorf("%s: %q and %v, want %q and %v", split, got, err, tc.want, tc.wantErr)
+				}
+				if err := r.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+func TestReaderErrorsOfTheServer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		resp *http.Response
+		want stream.Error
+	}{
+		"an in-stream error": {
+			events(attempt + `data: {"error":{"message":"m","type":"t","code":"stream_incomplete","param":null,"retry_after_ms":1500,"attempts":[{"backend":"tower","class":"Refused"}]}}` + "\n\n"),
+			stream.Error{
+				Status: 200, Message: "m", Type: "t", Code: "stream_incomplete", RetryAfter: 1500 * time.Millisecond,
+				Attempts: []stream.Attempt{{Backend: "tower", Class: "Refused"}},
+			},
+		},
+		"an in-stream error after tokens": {events(data("a") + `data: {"error":{"message":"m","code":502}}` + "\n\n"), stream.Error{Status: 200, Message: "m", Code: "502"}},
+		"an error as a string":            {events("data: {\"error\":\"boom\"}\n\n"), stream.Error{Status: 200, Message: "boom"}},
+		"an error of odd shape":           {events("data: {\"error\":[1]}\n\n"), stream.Error{Status: 200, Message: "an error that cannot be read (3 bytes)"}},
+		"an error by its event's name":    {events("event: error\ndata: {\"message\":\"m\",\"code\":\"c\"}\n\n"), stream.Error{Status: 200, Message: "m", Code: "c"}},
+		"a status with an envelope": {
+			response(422, "application/json", strings.NewReader(`{"error":{"message":"m","code":"c","param":"p","upstream_status":422}}`)),
+			stream.Error{Status: 422, Message: "m", Code: "c", Param: "p", UpstreamStatus: 422},
+		},
+		"a status without a body": {response(502, "text/html", strings.NewReader("<html>")), stream.Error{Status: 502}},
+		"a JSON body with an error and status 200": {
+			response(200, "application/json; charset=utf-8", strings.NewReader(`{"error":{"message":"m"}}`)), stream.Error{Status: 200, Message: "m"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := stream.Open(t.Context(), tc.resp, stream.Options{})
+			_, err := drain(r)
+			var got *stream.Error
+			if !errors.As(err, &got) {
+				t.Fatalf("error %v, want a *stream.Error", err)
+			}
+			if diff := cmp.Diff(tc.want, *got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if got.Error() == "" {
+				t.Error("an error without words")
+			}
+		})
+	}
+}
+
+func TestReaderTakesRetryAfterFromTheHeader(t *testing.T) {
+	for value, want := range map[string]time.Duration{"7": 7 * time.Second, "soon": 0, "-1": 0, "99999999999": 0} {
+		resp := response(429, "application/json", strings.NewReader(`{"error":{"message":"m"}}`))
+		resp.Header.Set("Retry-After", value)
+		_, err := stream.Open(t.Context(), resp, stream.Options{}).Next()
+		if got := new(stream.Error); !errors.As(err, &got) || got.RetryAfter != want {
+			t.Errorf("%q: %v, want %v", value, err, want)
+		}
+	}
+}
+
+func TestReaderReadsOneJSONBody(t *testing.T) {
+	for name, tc := range map[string]struct {
+		body    io.Reader
+		want    string
+		wantErr error
+	}{
+		"a completion":       {strings.NewReader(`{"choices":[]}`), "whole", io.EOF},
+		"a body that is cut": {strings.NewReader(`{"choices":`), "", stream.ErrIncomplete},
+		"a body that breaks": {io.MultiReader(strings.NewReader(`{`), iotest.ErrReader(io.ErrUnexpectedEOF)), "", io.ErrUnexpectedEOF},
+		"a body over the cap": {
+			strings.NewReader(`{"x":"` + strings.Repeat("a", 100) + `"}`), "", stream.ErrTooLarge,
+		},
+	} {
+		r := stream.Open(t.Context(), response(200, "application/json", tc.body), stream.Options{MaxEvent: 50})
+		if got, err := drain(r); got != tc.want || !errors.Is(err, tc.wantErr) {
+			t.Errorf("%s: %q and %v, want %q and %v", name, got, err, tc.want, tc.wantErr)
+		}
+	}
+}
+
+func TestReaderPassesOnTheConnectionsError(t *testing.T) {
+	broken := errors.New("reset")
+	for name, text := range map[string]string{"after an event": data("a"), "within an event": data("a") + "data: {"} {
+		body := io.MultiReader(strings.NewReader(text), iotest.ErrReader(broken))
+		got, err := drain(stream.Open(t.Context(), response(200, "text/event-stream", body), stream.Options{}))
+		if got != "data" || !errors.Is(err, broken) {
+			t.Errorf("%s: %q and %v", name, got, err)
+		}
+	}
+}
+
+// script plays a server that pauses: each step is written after its pause.
+type step struct {
+	pause time.Duration
+	text  string
+}
+
+// play writes the steps and then stays silent until the reader closes.
+func play(w *io.PipeWriter, steps []step) {
+	for _, s := range steps {
+		<-time.After(s.pause) // in a synctest bubble: the clock is fake
+		if _, err := io.WriteString(w, s.text); err != nil {
+			return
+		}
+	}
+}
+
+func TestReaderBoundsSilence(t *testing.T) {
+	beat := func(pause time.Duration) step { return step{pause, attempt} }
+	for name, tc := range map[string]struct {
+		steps     []step
+		idle      time.Duration
+		ceiling   time.Duration // 0: none
+		want      string
+		wantErr   error
+		wantAfter time.Duration
+	}{
+		"silence is ErrSilent": {
+			idle: 10 * time.Second, wantErr: stream.ErrSilent, wantAfter: 10 * time.Second,
+		},
+		"a heartbeat comment re-arms the idle timer": {
+			steps: []step{beat(9 * time.Second), beat(9 * time.Second)}, idle: 10 * time.Second,
+			want: "attempt attempt", wantErr: stream.ErrSilent, wantAfter: 28 * time.Second,
+		},
+		"any line re-arms it": {
+			steps: []step{{9 * time.Second, ": hi\n"}, {9 * time.Second, "retry: 1\n"}, {9 * time.Second, "\n"}}, idle: 10 * time.Second,
+			wantErr: stream.ErrSilent, wantAfter: 37 * time.Second,
+		},
+		"half a line does not": {
+			steps: []step{{9 * time.Second, "data: {"}}, idle: 10 * time.Second,
+			wantErr: stream.ErrSilent, wantAfter: 10 * time.Second,
+		},
+		"silence after tokens": {
+			steps: []step{{time.Second, data("a")}}, idle: 10 * time.Second,
+			want: "data", wantErr: stream.ErrSilent, wantAfter: 11 * time.Second,
+		},
+		"the context's end is the context's error, heartbeats or not": {
+			steps: []step{beat(9 * time.Second), beat(9 * time.Second), beat(9 * time.Second)}, idle: 10 * time.Second,
+			ceiling: 20 * time.Second, want: "attempt attempt", wantErr: context.DeadlineExceeded, wantAfter: 20 * time.Second,
+		},
+		"both at once is the context's error": {
+			idle: 10 * time.Second, ceiling: 10 * time.Second, wantErr: context.DeadlineExceeded, wantAfter: 10 * time.Second,
+		},
+		"without a bound only the context ends it": {
+			steps: []step{{time.Hour, data("a")}}, ceiling: 3 * time.Hour,
+			want: "data", wantErr: context.DeadlineExceeded, wantAfter: 3 * time.Hour,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx := t.Context()
+				if tc.ceiling > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tc.ceiling)
+					defer cancel()
+				}
+				body, w := io.Pipe()
+				var server sync.WaitGroup
+				defer server.Wait()
+				server.Go(func() { play(w, tc.steps) })
+				begin := time.Now()
+				got, err := drain(stream.Open(ctx, response(200, "text/event-stream", body), stream.Options{Idle: tc.idle}))
+				if got != tc.want || !errors.Is(err, tc.wantErr) {
+					t.Errorf("%q and %v, want %q and %v", got, err, tc.want, tc.wantErr)
+				}
+				if after := time.Since(begin); after != tc.wantAfter {
+					t.Errorf("after %v, want %v", after, tc.wantAfter)
+				}
+			})
+		})
+	}
+}
+
+func TestReaderBoundsTheSilenceOfAJSONBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		body, w := io.Pipe()
+		var server sync.WaitGroup
+		defer server.Wait()
+		server.Go(func() { play(w, []step{{9 * time.Second, "{"}, {9 * time.Second, `"choices"`}}) })
+		r := stream.Open(t.Context(), response(200, "application/json", body), stream.Options{Idle: 10 * time.Second})
+		if _, err := r.Next(); !errors.Is(err, stream.ErrSilent) {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestReaderSilenceAndCeilingAreDifferentSentences(t *testing.T) {
+	if stream.ErrSilent.Error() == context.DeadlineExceeded.Error() || errors.Is(stream.ErrSilent, context.DeadlineExceeded) {
+		t.Error("a caller cannot tell them apart")
+	}
+}
+
+func TestReaderCloseEndsANextThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		body, w := io.Pipe()
+		r := stream.Open(t.Context(), response(200, "text/event-stream", body), stream.Options{})
+		ended := make(chan error)
+		go func() {
+			_, err := r.Next()
+			ended <- err
+		}()
+		synctest.Wait()
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; err == nil || errors.Is(err, io.EOF) {
+			t.Errorf("error %v, want one that is not the end of an answer", err)
+		}
+		if _, err := w.Write([]byte("x")); err == nil {
+			t.Error("the server is not told")
+		}
+	})
+}
+
+func TestCollect(t *testing.T) {
+	for name, tc := range map[string]struct {
+		resp     *http.Response
+		want     string
+		watched  int
+		wantErr  error
+		wantCode string
+	}{
+		"a stream":                 {resp: events(attempt + data("a") + data("b") + fin + done), want: "ab", watched: 4, wantErr: nil},
+		"one JSON body":            {resp: response(200, "application/json", strings.NewReader(`{"choices":[{"message":{"content":"ab"},"finish_reason":"stop"}]}`)), want: "ab", watched: 1},
+		"a stream that is cut":     {resp: events(data("a") + data("b")), want: "ab", watched: 2, wantErr: stream.ErrIncomplete},
+		"a stream with an error":   {resp: events(data("a") + `data: {"error":{"code":"stream_idle"}}` + "\n\n"), want: "a", watched: 1, wantCode: "stream_idle"},
+		"a stream without choices": {resp: events(done), wantErr: stream.ErrNoChoices},
+	} {
+		t.Run(name, func(t *testing.T) {
+			watched := 0
+			got, err := stream.Open(t.Context(), tc.resp, stream.Options{}).Collect(func(stream.Event) { watched++ })
+			var told *stream.Error
+			if tc.wantCode != "" && (!errors.As(err, &told) || told.Code != tc.wantCode) || tc.wantCode == "" && !errors.Is(err, tc.wantErr) {
+				t.Errorf("error %v", err)
+			}
+			if tc.want == "" {
+				if got != nil {
+					t.Errorf("completion %+v", got)
+				}
+				return
+			}
+			if text := got.Choices[0].Message.Text(); text != tc.want || watched != tc.watched {
+				t.Errorf("%q with %d events, want %q with %d", text, watched, tc.want, tc.watched)
+			}
+		})
+	}
+}
