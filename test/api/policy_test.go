@@ -113,6 +113,39 @@ var _ = Describe("The annotation pinned-by", func() {
 	})
 })
 
+var _ = Describe("Without the mutating policy, as on older clusters, the annotation pinned-by", Serial, Ordered, func() {
+	const binding = "policy/pinned-by.yaml"
+	BeforeAll(func(ctx SpecContext) {
+		for _, object := range readObjects(root("config", binding)) {
+			Expect(admin.Delete(ctx, object)).To(Succeed())
+		}
+		Eventually(func(g Gomega) {
+			pin := newPin("probe", namesOf("default"))
+			g.Expect(admin.Create(ctx, pin, client.DryRunAll)).To(Succeed())
+			g.Expect(pin.Annotations).To(BeEmpty())
+		}).WithContext(ctx).WithTimeout(policyWait).Should(Succeed())
+	})
+	AfterAll(func(ctx SpecContext) {
+		apply(ctx, binding)
+		waitForPolicies(ctx)
+	})
+
+	for name, tc := range map[string]struct {
+		by   map[string]string
+		want OmegaMatcher
+	}{
+		"may be left out":           {nil, Succeed()},
+		"may name the user":         {map[string]string{v1alpha1.AnnotationPinnedBy: "gamer"}, Succeed()},
+		"cannot name somebody else": {map[string]string{v1alpha1.AnnotationPinnedBy: "host"}, MatchError(ContainSubstring("it cannot name somebody else"))},
+	} {
+		It(name, func(ctx SpecContext) {
+			pin := newPin("try", namesOf("default"))
+			pin.Annotations = tc.by
+			Expect(as("gamer", nil).Create(ctx, pin, client.DryRunAll)).To(tc.want)
+		})
+	}
+})
+
 var _ = Describe("Who may report", func() {
 	report := func(name string) *v1alpha1.ProxyReport {
 		return &v1alpha1.ProxyReport{
