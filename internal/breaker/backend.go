@@ -63,9 +63,8 @@ type backend struct {
 
 	// lastEndpoint is the dialect that last failed.
 	lastEndpoint string
-	// awaitsCaller: a settled answer said that only a real request can tell; none of ours before notBefore.
+	// awaitsCaller: after a settled answer only a caller's request can tell, and retryAt does not hold it back.
 	awaitsCaller bool
-	notBefore    time.Duration
 	wanted       map[Purpose]string // suspicion and cold start that Run is to begin, with the endpoint
 	jobs         map[Purpose]*job   // those that are running
 }

@@ -86,13 +86,15 @@ func (r *Registry) Adopt(name string, records []Record) {
 	}
 	for _, id := range union(next.records, previous.records) {
 		b := r.lookup(id)
-		if b == nil {
-			continue // believed only for backends in the reader's own table
+		before, was := previous.records[id]
+		rec, named := next.records[id]
+		if b == nil || was && named && before.sameNews(&rec) {
+			continue // believed only for backends in the reader's own table; refreshed reports cost nothing
 		}
 		r.refresh(b, now)
-		if rec, named := next.records[id]; named {
+		if named {
 			r.adopt(b, name, rec, now)
-			r.joinCounts(b, previous.records[id], rec, now)
+			r.joinCounts(b, before, rec, now)
 		}
 		r.rest(b, now)
 	}
@@ -287,6 +289,12 @@ func (rec *Record) sane() bool {
 	known := rec.State == Closed || rec.State == Open || rec.State == HalfOpen
 	counts := min(rec.Saturations, rec.Failures) >= 0 && max(rec.Saturations, rec.Failures) <= maxCount
 	return known && counts && rec.Epoch <= maxCounter && rec.LastGood <= maxCounter
+}
+
+// sameNews says that nothing but the passing of time tells two records apart.
+func (rec *Record) sameNews(other *Record) bool {
+	return rec.State == other.State && rec.Epoch == other.Epoch && rec.LastGood == other.LastGood &&
+		rec.Saturations == other.Saturations && rec.Failures == other.Failures
 }
 
 func union(a, b map[table.BackendID]Record) []table.BackendID {

@@ -89,10 +89,12 @@ func (r *Registry) sendProbe(b *backend, p *Permit, now time.Duration) {
 
 // takesCaller says whether an open breaker waits for a caller's request to be its probe, now.
 func (r *Registry) takesCaller(b *backend, now time.Duration) bool {
-	return b.takesCallers() && now >= b.retryAt() && !r.groupProbed(b, now) && !r.defers(b, now) && !r.peerProbes(b, now)
+	due := b.awaitsCaller || now >= b.retryAt()
+	return b.takesCallers() && due && !r.groupProbed(b, now) && !r.defers(b, now) && !r.peerProbes(b, now)
 }
 
-// takesCallers says whether a caller's turn is what may close the breaker, once retryAt has passed.
+// takesCallers says whether a caller's turn is what may close the breaker: always by the route's choice, and after a
+// settled answer.
 func (b *backend) takesCallers() bool {
 	return b.isOpen() && (b.awaitsCaller || b.probesByRequest())
 }
@@ -116,7 +118,7 @@ func (p *Permit) Token() {
 	r := p.registry
 	r.mu.Lock()
 	defer r.unlock()
-	if b.probe == p && !b.gone && p.probe.Swap(false) {
+	if b.probe == p && !b.gone && p.generation == b.generation.Load() && p.probe.Swap(false) {
 		r.endProbe(p, Result{Kind: Success})
 		p.generation = b.generation.Load() // from here on an ordinary request of the new generation
 	}
@@ -138,4 +140,6 @@ func (p *Permit) Done(res Result) {
 }
 
 // harmless results say nothing that a calm breaker does not know.
-func (res Result) harmless() bool { return res.Kind == Success || res.Kind == Neutral || res.Kind == Settled }
+func (res Result) harmless() bool {
+	return res.Kind == Success || res.Kind == Neutral || res.Kind == Settled
+}

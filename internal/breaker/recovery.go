@@ -38,9 +38,18 @@ func (r *Registry) settledProbe(p *Permit, now time.Duration) {
 			return
 		}
 	}
-	r.freeProbe(b)
+	if b.awaitsCaller {
+		r.freeProbe(b)
+		return
+	}
+	// Re-opened for a whole cooldown, here and in the fleet, so that no proxy sends another probe of its own before.
+	b.probe = nil
+	c := b.leading()
+	o := b.open[c]
+	o.until = now + b.cfg.cooldown[c]
+	b.set(c, o)
+	r.opened(b, from, c)
 	b.awaitsCaller = true
-	b.notBefore = now + b.cfg.cooldown[b.leading()]
 }
 
 // missedProbe takes a 404 to the probe. Of a caller's request it says nothing about the breaker, nor of our own when we
@@ -110,7 +119,9 @@ func (r *Registry) meet(p *Permit, res Result, wasRefused bool, now time.Duratio
 	}
 }
 
-func counts(kind Kind, c class) bool { return kind == Silent && c == saturated || kind == Failed && c == failing }
+func counts(kind Kind, c class) bool {
+	return kind == Silent && c == saturated || kind == Failed && c == failing
+}
 
 // again re-opens one class for its whole cooldown and up to a tenth of it. The sentence is the newest.
 func (r *Registry) again(b *backend, c class, res Result, now time.Duration) {

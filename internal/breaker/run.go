@@ -108,7 +108,7 @@ func (r *Registry) attend(run *runner, b *backend, now time.Duration, wall time.
 		return min(wait, b.probe.expires-now)
 	}
 	due, ok := r.recoveryAt(b, now)
-	if !ok || r.groupProbed(b, now) {
+	if !ok || r.groupProbed(b, now) || b.jobs[Recovery] != nil {
 		return wait
 	}
 	if due > now {
@@ -133,7 +133,7 @@ func (r *Registry) recoveryAt(b *backend, now time.Duration) (at time.Duration, 
 		return 0, false
 	}
 	rank, ok := r.rankOf(b)
-	return max(b.retryAt(), b.notBefore) + time.Duration(rank)*b.cfg.probeBound(), ok
+	return b.retryAt() + time.Duration(rank)*b.cfg.probeBound(), ok
 }
 
 // startWanted begins suspicion and cold start.
@@ -187,7 +187,9 @@ func (r *Registry) finish(j *job, res Result, ended error) {
 	r.mu.Lock()
 	defer r.unlock()
 	b := j.permit.backend
-	delete(b.jobs, j.purpose)
+	if b.jobs[j.purpose] == j {
+		delete(b.jobs, j.purpose)
+	}
 	expired := errors.Is(ended, context.DeadlineExceeded)
 	switch {
 	case j.stopped, ended != nil && !expired:
