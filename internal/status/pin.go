@@ -85,15 +85,18 @@ func active(in PinInput) finding {
 	case v1alpha1.PinExpired:
 		return no(v1alpha1.ReasonExpired, "The pin ended at %s.", clock(v.ExpiresAt))
 	}
-	switch {
+	backend := in.Pin.Spec.Backend
+	switch acts, superseded := effect(in); {
 	case len(v.MatchedRoutes) == 0:
 		return no(v1alpha1.ReasonNoSuchRoute, "The pin matches no route of the namespace.%s", absent(v))
 	case len(v.MissingIn) == len(v.MatchedRoutes):
-		return no(v1alpha1.ReasonNoSuchBackend, "No matched route has the backend %s in its chain.%s", in.Pin.Spec.Backend, absent(v))
-	case superseded(in):
+		return no(v1alpha1.ReasonNoSuchBackend, "No matched route has the backend %s in its chain.%s", backend, absent(v))
+	case acts:
+		return yes(v1alpha1.ReasonActive, "The pin is in force until %s.%s", clock(v.ExpiresAt), absent(v))
+	case superseded:
 		return no(v1alpha1.ReasonSuperseded, "A newer pin of mode Only has the last word on every route of this one.")
 	default:
-		return yes(v1alpha1.ReasonActive, "The pin is in force until %s.%s", clock(v.ExpiresAt), absent(v))
+		return no(v1alpha1.ReasonNoSuchBackend, "No matched route can use the backend %s now; see the status of the routes.", backend)
 	}
 }
 
@@ -105,21 +108,16 @@ func absent(v *compiler.PinVerdict) string {
 	return " No such route: " + strings.Join(head(v.UnknownRoutes, maxListedRoutes), ", ") + "."
 }
 
-// superseded says whether a newer Only overrules the pin wherever it would do something.
-func superseded(in PinInput) bool {
-	overruled := 0
+// effect says whether the pin acts on at least one route, and whether a newer Only overrules it on at least one.
+func effect(in PinInput) (acts, superseded bool) {
 	for _, r := range in.Routes {
 		for _, s := range plan.Pins(r, in.Now) {
-			switch {
-			case s.Pin.Name != in.Pin.Name || s.NoBackend:
-			case !s.Superseded:
-				return false
-			default:
-				overruled++
+			if s.Pin.Name == in.Pin.Name {
+				acts, superseded = acts || s.Active, superseded || s.Superseded
 			}
 		}
 	}
-	return overruled > 0
+	return acts, superseded
 }
 
 // instant is nil for the zero time.

@@ -217,20 +217,23 @@ func firstRetry(backends []v1alpha1.BackendStatus) (first *metav1.Time) {
 	return first
 }
 
-// pinned names the pin that has the last word: "hosted until 2026-08-13T23:00:00Z (game-night)".
+// pinned names the pin that has the last word: "hosted until 2026-08-13T23:00:00Z (game-night)". An Only has it whatever
+// its age, else the newest.
 func pinned(entry *table.Route, now time.Time) string {
 	if entry == nil {
 		return ""
 	}
-	states := plan.Pins(entry, now)
-	for _, s := range slices.Backward(states) {
-		if !s.Active || s.Superseded || s.NoBackend {
-			continue
+	var last *table.Pin
+	for _, s := range plan.Pins(entry, now) {
+		if s.Active && (last == nil || last.Mode != table.PinOnly || s.Pin.Mode == table.PinOnly) {
+			last = s.Pin
 		}
-		words := map[table.PinMode]string{table.PinOnly: "only ", table.PinAvoid: "not "}
-		return cut(fmt.Sprintf("%s%s until %s (%s)", words[s.Pin.Mode], s.Pin.Backend, clock(s.Pin.ExpiresAt), s.Pin.Name), 512)
 	}
-	return ""
+	if last == nil {
+		return ""
+	}
+	words := map[table.PinMode]string{table.PinOnly: "only ", table.PinAvoid: "not "}
+	return cut(fmt.Sprintf("%s%s until %s (%s)", words[last.Mode], last.Backend, clock(last.ExpiresAt), last.Name), 512)
 }
 
 // NextPinEdge is when the next pin of the route starts or ends after now; zero where none does.

@@ -1,0 +1,114 @@
+package status
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/internal/compiler"
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+// check is one case of a condition: an input, and "Status/Reason" with a part of the message.
+type check struct {
+	in          RouteInput
+	want        string
+	wantMessage string
+}
+
+func checkCondition(t *testing.T, condition func(*facts) finding, cases map[string]check) {
+	t.Helper()
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := condition(factsOf(tc.in))
+			if s := string(got.status) + "/" + string(got.reason); s != tc.want {
+				t.Errorf("condition = %s, want %s", s, tc.want)
+			}
+			if !strings.Contains(got.message, tc.wantMessage) {
+				t.Errorf("message = %q, want it to say %q", got.message, tc.wantMessage)
+			}
+		})
+	}
+}
+
+func TestAccepted(t *testing.T) {
+	checkCondition(t, accepted, map[string]check{
+		"a good spec":                      {input(), "True/Accepted", "holds its model"},
+		"a model that another route holds": {refused(input()), "False/ModelConflict", "spec.model: Route other/winner holds the model."},
+		"a reference that is missing is no fault of the spec": {without(input(), "tower", v1alpha1.ReasonSecretNotFound), "True/Accepted", ""},
+	})
+}
+
+func TestResolvedRefs(t *testing.T) {
+	both := without(without(input(), "tower", v1alpha1.ReasonSecretNotFound), "hosted", v1alpha1.ReasonKeyNotFound)
+	third := input()
+	third.Verdict.Backends = append(third.Verdict.Backends, compiler.BackendVerdict{Name: "third", ID: "id-third", Usable: true})
+	third = without(without(third, "tower", v1alpha1.ReasonSecretNotFound), "hosted", v1alpha1.ReasonKeyNotFound)
+	checkCondition(t, resolvedRefs, map[string]check{
+		"everything is there":             {input(), "True/ResolvedRefs", ""},
+		"one is missing, the rest serves": {without(input(), "tower", v1alpha1.ReasonSecretNotFound), "False/SecretNotFound", "PartiallyResolved: 1 of 2 backends can serve. spec.chain[0].auth.secretRef: Secret tower"},
+		"two are missing for two reasons": {third, "False/PartiallyResolved", "PartiallyResolved: 1 of 3"},
+		"all are missing":                 {both, "False/SecretNotFound", "spec.chain[0]"},
+	})
+}
+
+func TestProgrammed(t *testing.T) {
+	unpublished := input(proxyReport("p1"))
+	unpublished.Holding = nil
+	empty := without(without(input(proxyReport("p1")), "tower", v1alpha1.ReasonSecretNotFound), "hosted", v1alpha1.ReasonSecretNotFound)
+	checkCondition(t, programmed, map[string]check{
+		"every live proxy serves it":                         {input(proxyReport("p1"), proxyReport("p2")), "True/Programmed", "generation 3"},
+		"one lags":                                           {input(proxyReport("p1"), behind("p2")), "False/Pending", "1 of 2"},
+		"one that lags is draining":                          {input(proxyReport("p1"), draining(behind("p2"))), "True/Programmed", ""},
+		"it is not published yet":                            {unpublished, "False/Pending", "0 of 1"},
+		"nobody is there":                                    {input(), "Unknown/NoProxies", ""},
+		"only draining proxies are there":                    {input(draining(proxyReport("p1"))), "Unknown/NoProxies", ""},
+		"it is not accepted":                                 {refused(input(proxyReport("p1"))), "False/NotAccepted", ""},
+		"a route without a usable backend is served as such": {empty, "True/Programmed", ""},
+	})
+}
+
+func TestBackendsAvailable(t *testing.T) {
+	tower, hosted := open("id-tower", v1alpha1.BackendSaturated, 1), open("id-hosted", v1alpha1.BackendFailing, 1)
+	only := input(proxyReport("p1", tower))
+	only.Entry.Pins = []table.Pin{{Name: "p", Backend: "tower", Mode: table.PinOnly, StartsAt: now, ExpiresAt: now.AddDate(0, 0, 1)}}
+	checkCondition(t, backendsAvailable, map[string]check{
+		"all are well":                           {input(proxyReport("p1")), "True/BackendsAvailable", ""},
+		"one is open":                            {input(proxyReport("p1", tower)), "True/BackendsAvailable", ""},
+		"all are open":                           {input(proxyReport("p1", tower, hosted)), "False/AllBackendsOpen", ""},
+		"the only one that a pin allows is open": {only, "False/AllBackendsOpen", ""},
+		"the only one that resolves is open":     {without(input(proxyReport("p1", hosted)), "tower", v1alpha1.ReasonSecretNotFound), "False/AllBackendsOpen", ""},
+		"none resolves":                          {without(without(input(proxyReport("p1")), "tower", v1alpha1.ReasonSecretNotFound), "hosted", v1alpha1.ReasonSecretNotFound), "False/NoUsableBackend", ""},
+		"nobody is there to say":                 {input(), "Unknown/NoProxies", ""},
+	})
+}
+
+func TestReadyIsComputed(t *testing.T) {
+	tower, hosted := open("id-tower", v1alpha1.BackendSaturated, 1), open("id-hosted", v1alpha1.BackendFailing, 1)
+	computed := func(f *facts) finding { return ready(routeConditions(f)) }
+	checkCondition(t, computed, map[string]check{
+		"all holds":              {input(proxyReport("p1")), "True/Ready", ""},
+		"a reference is missing": {without(input(proxyReport("p1")), "tower", v1alpha1.ReasonSecretNotFound), "True/Ready", ""},
+		"not accepted":           {refused(input(proxyReport("p1"))), "False/ModelConflict", "Accepted is False"},
+		"not everywhere":         {input(behind("p1")), "False/Pending", "Programmed is False"},
+		"all open":               {input(proxyReport("p1", tower, hosted)), "False/AllBackendsOpen", "BackendsAvailable is False"},
+		"nobody knows":           {input(), "Unknown/NoProxies", "Programmed is Unknown"},
+	})
+}
+
+func TestConditionsKeepWhatIsNotOurs(t *testing.T) {
+	in := input(proxyReport("p1"))
+	foreign := metav1.Condition{Type: "Foo", Status: metav1.ConditionTrue, Reason: "Bar", LastTransitionTime: *at(now.AddDate(0, 0, -1))}
+	in.Route.Status.Conditions = []metav1.Condition{foreign}
+	all := Route(in).Conditions
+	if all[0] != foreign || len(all) != 6 {
+		t.Errorf("conditions = %v, want the foreign one unchanged and ours after it", all)
+	}
+	for _, c := range all[1:] {
+		if c.ObservedGeneration != 3 {
+			t.Errorf("%s.observedGeneration = %d, want 3", c.Type, c.ObservedGeneration)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package status
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+func TestFoldingTakesTheHighestEpoch(t *testing.T) {
+	saturated := Evidence{
+		State: v1alpha1.BackendOpen, Reason: v1alpha1.BackendSaturated, Since: now.Add(-time.Minute), RetryAt: now.Add(15 * time.Minute),
+		Message: "no first token within 20s", Proxies: 1,
+	}
+	with := func(change func(*Evidence)) Evidence {
+		e := saturated
+		change(&e)
+		return e
+	}
+	counted := func(b v1alpha1.BreakerReport, saturations int32, lastGood int64) v1alpha1.BreakerReport {
+		b.Saturations, b.LastGood = saturations, lastGood
+		return b
+	}
+	half := open("b", v1alpha1.BackendSaturated, 1)
+	half.State, half.Remaining = v1alpha1.BackendHalfOpen, ""
+	endless, garbled := open("b", v1alpha1.BackendSaturated, 1), open("b", v1alpha1.BackendSaturated, 1)
+	endless.Remaining, garbled.Remaining = "99999h", "soon"
+	alien := proxyReport("p1", open("b", v1alpha1.BackendSaturated, 9))
+	alien.Status.Schema = v1alpha1.ReportSchema + 1
+
+	cases := map[string]struct {
+		reports []Report
+		want    Evidence
+	}{
+		"nothing said is closed":                {nil, Evidence{State: v1alpha1.BackendClosed}},
+		"one proxy's word holds":                {[]Report{proxyReport("p1", open("b", v1alpha1.BackendSaturated, 1)), proxyReport("p2")}, saturated},
+		"a newer closing beats an older open":   {[]Report{proxyReport("p1", open("b", v1alpha1.BackendSaturated, 1)), proxyReport("p2", closed("b", 2))}, Evidence{State: v1alpha1.BackendClosed}},
+		"in a tie Open beats Closed":            {[]Report{proxyReport("p1", closed("b", 1)), proxyReport("p2", open("b", v1alpha1.BackendSaturated, 1))}, saturated},
+		"in a tie of opens the first pod holds": {[]Report{proxyReport("p2", open("b", v1alpha1.BackendFailing, 1)), proxyReport("p1", open("b", v1alpha1.BackendSaturated, 1))}, with(func(e *Evidence) { e.Proxies = 2 })},
+		"a probe of one does not hide that the others hold it open": {
+			[]Report{proxyReport("p1", half), proxyReport("p2", open("b", v1alpha1.BackendSaturated, 1))},
+			with(func(e *Evidence) { e.Proxies = 2 }),
+		},
+		"a probe has no time of retry": {[]Report{proxyReport("p1", half)}, with(func(e *Evidence) { e.State, e.RetryAt = v1alpha1.BackendHalfOpen, time.Time{} })},
+		"a draining proxy is heard and not counted": {
+			[]Report{draining(proxyReport("p1", open("b", v1alpha1.BackendSaturated, 2))), proxyReport("p2", closed("b", 1))},
+			with(func(e *Evidence) { e.Proxies = 0 }),
+		},
+		"counts since the same good answer add up, others are void": {
+			[]Report{
+				proxyReport("p1", counted(open("b", v1alpha1.BackendSaturated, 1), 1, 7)),
+				proxyReport("p2", counted(closed("b", 0), 1, 7)), proxyReport("p3", counted(closed("b", 0), 5, 6)),
+			},
+			with(func(e *Evidence) { e.InARow = 2 }),
+		},
+		"a wait beyond reason is bounded":           {[]Report{proxyReport("p1", endless)}, with(func(e *Evidence) { e.RetryAt = now.Add(24 * time.Hour) })},
+		"a wait that cannot be read is none":        {[]Report{proxyReport("p1", garbled)}, with(func(e *Evidence) { e.RetryAt = time.Time{} })},
+		"a report of another schema is not read":    {[]Report{alien}, Evidence{State: v1alpha1.BackendClosed}},
+		"a state that nobody knows is like closed":  {[]Report{proxyReport("p1", v1alpha1.BreakerReport{ID: "b", State: "Ajar", Epoch: 3})}, Evidence{State: v1alpha1.BackendClosed}},
+		"endpoints that any proxy passes over show": {[]Report{proxyReport("p1", v1alpha1.BreakerReport{ID: "b", State: v1alpha1.BackendClosed, Endpoints: []v1alpha1.EndpointReport{{Endpoint: "embeddings"}}})}, Evidence{State: v1alpha1.BackendClosed, Endpoints: []string{"embeddings"}}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, NewFleet(tc.reports).Evidence("b"), cmp.Transformer("empty", func(s []string) []string { return append([]string(nil), s...) })); diff != "" {
+				t.Errorf("evidence (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFleetCountsProxies(t *testing.T) {
+	shard := table.ShardOf(key.String())
+	holding := map[table.Revision]bool{revision: true}
+	odd := proxyReport("odd")
+	odd.Status.Tables = []v1alpha1.TableRevision{{Shard: 99, Revision: "x"}, {Shard: -1, Revision: "x"}}
+	cases := map[string]struct {
+		reports           []Report
+		holding           map[table.Revision]bool
+		wantLive, wantAll int
+	}{
+		"nobody":                                  {nil, holding, 0, 0},
+		"one of two serves":                       {[]Report{proxyReport("p1"), behind("p2")}, holding, 2, 1},
+		"a draining one does not count":           {[]Report{proxyReport("p1"), draining(behind("p2"))}, holding, 1, 1},
+		"what is not published is served by none": {[]Report{proxyReport("p1")}, nil, 1, 0},
+		"shards that do not exist are no harm":    {[]Report{odd}, holding, 1, 0},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := NewFleet(tc.reports)
+			if live, all := f.Live(), f.Serving(shard, tc.holding); live != tc.wantLive || all != tc.wantAll {
+				t.Errorf("live, serving = %d, %d, want %d, %d", live, all, tc.wantLive, tc.wantAll)
+			}
+		})
+	}
+}
+
+func TestChangeNamesWhatDiffers(t *testing.T) {
+	base := []Report{proxyReport("p1", open("b", v1alpha1.BackendSaturated, 1)), proxyReport("p2")}
+	shard := table.ShardOf(key.String())
+	later := proxyReport("p1", open("b", v1alpha1.BackendSaturated, 1))
+	later.Status.RenewTime = metav1.NewMicroTime(now.Add(15 * time.Second))
+	later.Status.Breakers[0].Remaining = "14m44s999ms"
+	cases := map[string]struct {
+		reports []Report
+		want    Change
+	}{
+		"a renewal alone changes nothing":         {[]Report{later, proxyReport("p2")}, Change{}},
+		"a proxy that goes concerns all":          {base[:1], Change{All: true}},
+		"another revision concerns its shard":     {[]Report{base[0], behind("p2")}, Change{Shards: []int{shard}}},
+		"an opening concerns its backend":         {[]Report{base[0], proxyReport("p2", open("c", v1alpha1.BackendFailing, 1))}, Change{Backends: []table.BackendID{"c"}}},
+		"evidence that goes concerns its backend": {[]Report{proxyReport("p1"), proxyReport("p2")}, Change{Backends: []table.BackendID{"b"}}},
+		"an adoption concerns its backend":        {[]Report{base[0], proxyReport("p2", open("b", v1alpha1.BackendSaturated, 1))}, Change{Backends: []table.BackendID{"b"}}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, NewFleet(tc.reports).ChangeFrom(NewFleet(base))); diff != "" {
+				t.Errorf("change (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if first := NewFleet(base).ChangeFrom(nil); !first.All {
+		t.Error("a first fleet must concern all routes")
+	}
+}

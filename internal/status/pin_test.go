@@ -1,0 +1,161 @@
+package status
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/internal/compiler"
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+// pinInput is a pin of hosted on the route default, from an hour before now to an hour after it.
+func pinInput(change ...func(*PinInput)) PinInput {
+	in := PinInput{
+		Pin: &v1alpha1.BackendPin{
+			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "game-night", Generation: 2},
+			Spec:       v1alpha1.BackendPinSpec{Backend: "hosted", Mode: v1alpha1.PinPrefer, Reason: "game night"},
+		},
+		Verdict: &compiler.PinVerdict{
+			Key: types.NamespacedName{Namespace: key.Namespace, Name: "game-night"}, Generation: 2,
+			StartsAt: now.Add(-time.Hour), ExpiresAt: now.Add(time.Hour), MatchedRoutes: []string{"default"},
+		},
+		Now: now,
+	}
+	entry := input().Entry
+	entry.Pins = []table.Pin{{Name: "game-night", Backend: "hosted", Mode: table.PinPrefer, StartsAt: in.Verdict.StartsAt, ExpiresAt: in.Verdict.ExpiresAt}}
+	in.Routes = []*table.Route{entry}
+	for _, f := range change {
+		f(&in)
+	}
+	return in
+}
+
+func rejected(in *PinInput) {
+	in.Verdict.Problems = []compiler.Problem{{Condition: v1alpha1.ConditionAccepted, Reason: v1alpha1.ReasonTooLong, Field: "spec.duration", Message: "A pin lasts at most 168h."}}
+}
+
+func moment(at time.Duration) func(*PinInput) { return func(in *PinInput) { in.Now = now.Add(at) } }
+
+func TestPinAccepted(t *testing.T) {
+	if got := pinAccepted(pinInput()); got.reason != v1alpha1.ReasonAccepted || got.status != metav1.ConditionTrue {
+		t.Errorf("a good pin is %v", got)
+	}
+	want := finding{metav1.ConditionFalse, v1alpha1.ReasonTooLong, "spec.duration: A pin lasts at most 168h."}
+	if got := pinAccepted(pinInput(rejected)); got != want {
+		t.Errorf("a pin that is too long is %v, want %v", got, want)
+	}
+}
+
+func TestActive(t *testing.T) {
+	overruled := func(in *PinInput) {
+		in.Routes[0].Pins[0].Mode = table.PinOnly
+		in.Routes[0].Pins = append(in.Routes[0].Pins, table.Pin{Name: "newer", Backend: "tower", Mode: table.PinOnly, ExpiresAt: now.Add(time.Minute)})
+	}
+	cases := map[string]struct {
+		in        PinInput
+		want      string
+		wantPhase v1alpha1.PinPhase
+	}{
+		"it is in force":        {pinInput(), "True/Active", v1alpha1.PinActive},
+		"it has not begun":      {pinInput(moment(-time.Hour - time.Second)), "False/Pending", v1alpha1.PinPending},
+		"it begins this moment": {pinInput(moment(-time.Hour)), "True/Active", v1alpha1.PinActive},
+		"it ends this moment":   {pinInput(moment(time.Hour)), "False/Expired", v1alpha1.PinExpired},
+		"it is not accepted":    {pinInput(rejected), "False/NotAccepted", v1alpha1.PinRejected},
+		"no route is there": {pinInput(func(in *PinInput) {
+			in.Verdict.MatchedRoutes, in.Verdict.UnknownRoutes, in.Routes = nil, []string{"default"}, nil
+		}), "False/NoSuchRoute", v1alpha1.PinActive},
+		"no chain has the backend": {pinInput(func(in *PinInput) { in.Verdict.MissingIn = []string{"default"} }), "False/NoSuchBackend", v1alpha1.PinActive},
+		"one chain of two has it": {pinInput(func(in *PinInput) {
+			in.Verdict.MatchedRoutes, in.Verdict.MissingIn = []string{"default", "other"}, []string{"other"}
+		}), "True/Active", v1alpha1.PinActive},
+		"its backend is left out of the table": {pinInput(func(in *PinInput) { in.Routes[0].Chain = in.Routes[0].Chain[:1] }), "False/NoSuchBackend", v1alpha1.PinActive},
+		"a newer Only overrules it":            {pinInput(overruled), "False/Superseded", v1alpha1.PinActive},
+		"the newer Only is over":               {pinInput(overruled, moment(time.Minute)), "True/Active", v1alpha1.PinActive},
+		"a newer Only overrules it on one route of two": {pinInput(func(in *PinInput) {
+			other := *in.Routes[0]
+			other.Pins = []table.Pin{in.Routes[0].Pins[0]}
+			overruled(in)
+			in.Routes = append(in.Routes, &other)
+			in.Verdict.MatchedRoutes = []string{"default", "other"}
+		}), "True/Active", v1alpha1.PinActive},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := active(tc.in)
+			if s := string(got.status) + "/" + string(got.reason); s != tc.want {
+				t.Errorf("Active = %s (%s), want %s", s, got.message, tc.want)
+			}
+			if p := phase(tc.in.Verdict, tc.in.Now); p != tc.wantPhase {
+				t.Errorf("phase = %s, want %s", p, tc.wantPhase)
+			}
+		})
+	}
+}
+
+func TestPinStatusIsBounded(t *testing.T) {
+	in := pinInput()
+	for i := range 100 {
+		in.Verdict.MatchedRoutes = append(in.Verdict.MatchedRoutes, fmt.Sprintf("route-%02d", i))
+	}
+	in.Verdict.MissingIn = in.Verdict.MatchedRoutes[1:]
+	s := Pin(in)
+	if s.MatchedRoutes != 101 || len(s.RoutesWithoutBackend) != maxListedRoutes || len(s.Routes) != 1 || s.Scope != "default" {
+		t.Errorf("matched %d, listed %d and %d, scope %q", s.MatchedRoutes, len(s.Routes), len(s.RoutesWithoutBackend), s.Scope)
+	}
+	for want, names := range map[string][]string{"": nil, "a, b, c": {"a", "b", "c"}, "a, b, c, +2": {"a", "b", "c", "d", "e"}} {
+		if got := scope(names); got != want {
+			t.Errorf("scope of %v = %q, want %q", names, got, want)
+		}
+	}
+}
+
+func TestPinEventsTellItsLife(t *testing.T) {
+	cases := map[string]struct {
+		before, after PinInput
+		want          []string
+	}{
+		"it begins":          {pinInput(moment(-2 * time.Hour)), pinInput(), []string{"Normal PinActivated: hosted serves first on default until 22:19Z: game night"}},
+		"it goes on":         {pinInput(), pinInput(moment(time.Minute)), nil},
+		"it ends":            {pinInput(), pinInput(moment(time.Hour)), []string{"Normal PinExpired: the pin of hosted has ended: game night; the order of the chain holds again"}},
+		"it stays ended":     {pinInput(moment(time.Hour)), pinInput(moment(2 * time.Hour)), nil},
+		"it was made ended":  {PinInput{}, pinInput(moment(time.Hour)), nil},
+		"it is not accepted": {PinInput{}, pinInput(rejected), nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if tc.before.Pin != nil {
+				tc.after.Pin.Status = Pin(tc.before)
+			}
+			after := Pin(tc.after)
+			if diff := cmp.Diff(tc.want, told(PinEvents(tc.after, &after))); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNextChange(t *testing.T) {
+	cases := map[string]struct {
+		at   time.Duration
+		want time.Duration
+	}{
+		"before it": {-2 * time.Hour, -time.Hour},
+		"in it":     {0, time.Hour},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := NextChange(pinInput().Verdict, now.Add(tc.at)); !got.Equal(now.Add(tc.want)) {
+				t.Errorf("next change = %s", got)
+			}
+		})
+	}
+	if got := NextChange(pinInput().Verdict, now.Add(time.Hour)); !got.IsZero() {
+		t.Errorf("after it the next change = %s, want none", got)
+	}
+}
