@@ -175,61 +175,66 @@ func FuzzEnvelope(f *testing.F) {
 		if ok != (err == nil) {
 			t.Fatalf("error %v, the reference accepts: %v", err, ok)
 		}
-		if !ok {
-			return
-		}
-		if got.Model != want.Model || got.Stream != want.Stream {
-			t.Fatalf("%+v, want %+v", got, want)
-		}
-		spliced, err := io.ReadAll(got.Splice(body, "other").Reader())
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := openai.ParseEnvelope(spliced)
-		if err != nil || again.Model != "other" || again.Stream != got.Stream {
-			t.Fatalf("after the splice: %+v, %v", again, err)
-		}
-		if int64(len(spliced)) != got.Splice(body, "other").Len() {
-			t.Fatalf("length %d of %d bytes", got.Splice(body, "other").Len(), len(spliced))
+		if ok {
+			mustSplice(t, body, got, want)
 		}
 	})
 }
 
+func mustSplice(t *testing.T, body []byte, got, want openai.Envelope) {
+	t.Helper()
+	if got.Model != want.Model || got.Stream != want.Stream {
+		t.Fatalf("%+v, want %+v", got, want)
+	}
+	spliced, err := io.ReadAll(got.Splice(body, "other").Reader())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := openai.ParseEnvelope(spliced)
+	if err != nil || again.Model != "other" || again.Stream != got.Stream {
+		t.Fatalf("after the splice: %+v, %v", again, err)
+	}
+	if want := got.Splice(body, "other").Len(); int64(len(spliced)) != want {
+		t.Fatalf("length %d of %d bytes", want, len(spliced))
+	}
+}
+
 // referenceEnvelope reads the top level with encoding/json's tokens, which keep duplicates and the case of names.
-func referenceEnvelope(body []byte) (openai.Envelope, bool) {
-	if !json.Valid(body) || !utf8.Valid(body) {
-		return openai.Envelope{}, false
-	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	if open, _ := d.Token(); open != json.Delim('{') {
-		return openai.Envelope{}, false
-	}
-	var models, streams []string
-	for d.More() {
-		name, _ := d.Token()
-		var value json.RawMessage
-		if d.Decode(&value) != nil {
-			return openai.Envelope{}, false
-		}
-		switch name {
-		case "model":
-			models = append(models, string(value))
-		case "stream":
-			streams = append(streams, string(value))
-		}
-	}
-	var e openai.Envelope
-	if len(models) != 1 || models[0][0] != '"' || json.Unmarshal([]byte(models[0]), &e.Model) != nil || e.Model == "" {
+func referenceEnvelope(body []byte) (e openai.Envelope, ok bool) {
+	members, ok := topLevel(body)
+	models := members["model"]
+	if !ok || len(models) != 1 || models[0][0] != '"' || json.Unmarshal([]byte(models[0]), &e.Model) != nil {
 		return e, false
 	}
-	switch s := strings.Join(streams, "+"); s {
+	switch strings.Join(members["stream"], "+") {
 	case "true":
 		e.Stream = true
 	case "", "null", "false":
 	default:
 		return e, false
 	}
-	return e, true
+	return e, e.Model != ""
+}
+
+// topLevel returns all values of each member of an object.
+func topLevel(body []byte) (map[string][]string, bool) {
+	if !json.Valid(body) || !utf8.Valid(body) {
+		return nil, false
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	if open, _ := d.Token(); open != json.Delim('{') {
+		return nil, false
+	}
+	members := map[string][]string{}
+	for d.More() {
+		name, _ := d.Token()
+		var value json.RawMessage
+		if d.Decode(&value) != nil {
+			return nil, false
+		}
+		members[name.(string)] = append(members[name.(string)], string(value))
+	}
+	return members, true
 }
 
 func BenchmarkParseEnvelope(b *testing.B) {

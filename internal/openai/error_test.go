@@ -97,13 +97,25 @@ func TestRetryAfterSecondsIsAtLeastOne(t *testing.T) {
 	}
 }
 
-func TestCodes(t *testing.T) {
-	seen := map[openai.Code]bool{}
+func TestCodesAreTheClosedSetOfTheWireContract(t *testing.T) {
+	want := map[openai.Code]int{
+		"invalid_request": 400, "request_too_large": 413, "unsupported_encoding": 415, "unauthenticated": 401, "forbidden": 403,
+		"model_not_found": 404, "model_unavailable": 503, "rate_limited": 429, "rate_limit_error": 429, "overloaded": 503,
+		"request_deadline_exceeded": 504, "backend_saturated": 503,
+		"upstream_request_rejected": 0, "upstream_misconfigured": 502, "upstream_transport_failed": 0, "upstream_5xx": 0,
+		"upstream_error": 502, "response_validation_failed": 502,
+		"stream_incomplete": 0, "stream_failed": 0, "stream_idle": 0,
+		"client_closed_request": 499, "internal_error": 500,
+	}
+	got := map[openai.Code]int{}
 	for _, c := range openai.Codes() {
-		if seen[c] || !c.Known() || c.Type() == "" {
-			t.Errorf("%s: twice %v, known %v, type %q", c, seen[c], c.Known(), c.Type())
+		got[c] = c.Status()
+		if !c.Known() || c.Type() == "" {
+			t.Errorf("%s: known %v, type %q", c, c.Known(), c.Type())
 		}
-		seen[c] = true
+	}
+	if diff := cmp.Diff(want, got); diff != "" || len(openai.Codes()) != len(want) {
+		t.Errorf("%d codes (-want +got):\n%s", len(openai.Codes()), diff)
 	}
 	if openai.Code("x").Known() || openai.Code("x").Status() != 500 {
 		t.Error("an unknown code passes for known")

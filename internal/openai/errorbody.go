@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // foreignError is what a backend's error body says, in whichever of the shapes that are about.
@@ -14,6 +15,8 @@ type foreignError struct {
 	message        string
 	code, kind     string // error.code and error.type, lower case
 	status         int    // a number within [400, 599] in code or status; 0: none
+	retryAfter     time.Duration
+	hasRetryAfter  bool
 }
 
 // findError reads an error body: {"error":{...}}, {"error":"..."}, {"message":...,"code":...} or {"detail":...}. It is
@@ -69,19 +72,27 @@ func (f *foreignError) member(name string, v []byte) {
 			f.message = unquote(v)
 		}
 	case "code", "type", "status", "status_code":
-		word := string(v)
-		if isString(v) {
-			word = strings.ToLower(unquote(v))
+		f.classifier(name, v)
+	case "retry_after_ms": // how a proxy of this kind says it where the header has gone
+		if ms, err := strconv.ParseFloat(string(v), 64); err == nil {
+			f.retryAfter, f.hasRetryAfter = clampSeconds(ms/1000), true
 		}
-		if n, err := strconv.Atoi(word); err == nil {
-			if n >= http.StatusBadRequest && n < 600 {
-				f.status = n
-			}
-		} else if name == "type" {
-			f.kind = word
-		} else if isString(v) {
-			f.code = word
+	}
+}
+
+func (f *foreignError) classifier(name string, v []byte) {
+	word := string(v)
+	if isString(v) {
+		word = strings.ToLower(unquote(v))
+	}
+	if n, err := strconv.Atoi(word); err == nil {
+		if n >= http.StatusBadRequest && n < 600 {
+			f.status = n
 		}
+	} else if name == "type" {
+		f.kind = word
+	} else if isString(v) {
+		f.code = word
 	}
 }
 

@@ -2,6 +2,7 @@ package openai_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -95,6 +96,9 @@ var eventCases = map[string]eventCase{
 	"an error with a status as a string":  {data: `{"error":{"status":"RESOURCE_EXHAUSTED"}}`, want: failure(openai.Refused, 429)},
 	"an error whose status is beside it":  {data: `{"error":"boom","code":503}`, want: failure(openai.Failed, 503)},
 	"an error with a code that is a date": {data: `{"error":{"code":20260101}}`, want: failure(openai.Failed, 0)},
+	"an error of another proxy of this kind": {data: `{"error":{"code":"backend_saturated","retry_after_ms":2000}}`, want: openai.EventFacts{
+		Kind: openai.ErrorEvent, Answer: openai.Answer{Class: openai.Refused, Status: 503, RetryAfter: 2 * time.Second, HasRetryAfter: true},
+	}},
 	"an error event without quota": {data: `{"error":{"code":"insufficient_quota"}}`, want: openai.EventFacts{
 		Kind: openai.ErrorEvent, Answer: openai.Answer{Class: openai.Refused, Status: 429, Quota: true},
 	}},

@@ -81,7 +81,9 @@ func JudgeStatus(r *Response) Answer {
 	a := Answer{Class: classOf(r.Status, &f), Status: r.Status, Quota: f.quota()}
 	switch {
 	case a.Class == Refused:
-		a.RetryAfter, a.HasRetryAfter = ParseRetryAfter(r.Header, r.Now)
+		if a.RetryAfter, a.HasRetryAfter = ParseRetryAfter(r.Header, r.Now); !a.HasRetryAfter {
+			a.RetryAfter, a.HasRetryAfter = f.retryAfter, f.hasRetryAfter
+		}
 	case r.Status == http.StatusServiceUnavailable:
 		a.RetryAfter, a.HasRetryAfter = explicitRetryAfter(r.Header, r.Now)
 		if a.HasRetryAfter || saysBusy(r.Body) {
@@ -146,6 +148,9 @@ func judgeError(f *foreignError, unknown Class) Answer {
 		a.Class = TooLong
 	} else if a.Status != 0 {
 		a.Class = classOf(a.Status, f)
+	}
+	if a.Class == Refused {
+		a.RetryAfter, a.HasRetryAfter = f.retryAfter, f.hasRetryAfter
 	}
 	a.Reason = "an error inside a 200: " + reasonOf(a.Class)
 	return a

@@ -110,6 +110,7 @@ func TestJudgeStatus(t *testing.T) {
 		"D3 429":                               {status: 429, want: answer{Class: openai.Refused}},
 		"429 with Retry-After":                 {status: 429, header: "7", want: answer{Class: openai.Refused, RetryAfter: 7 * time.Second, HasRetryAfter: true}},
 		"D3 429 because the account is empty":  {status: 429, body: quota, want: answer{Class: openai.Refused, Quota: true}},
+		"429 that says it in the body":         {status: 429, body: `{"error":{"retry_after_ms":1500}}`, want: answer{Class: openai.Refused, RetryAfter: 1500 * time.Millisecond, HasRetryAfter: true}},
 		"D3 499":                               {status: 499, want: answer{Class: openai.Failed}},
 		"D3 500":                               {status: 500, want: answer{Class: openai.Failed}},
 		"500 is no refusal, whatever it says":  {status: 500, header: "7", body: `{"error":"server busy"}`, want: answer{Class: openai.Failed}},
