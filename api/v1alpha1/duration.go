@@ -15,6 +15,7 @@ import (
 // +kubebuilder:validation:MinLength=2
 // +kubebuilder:validation:MaxLength=28
 // +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
+// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$')",message="A duration is whole numbers with a unit of h, m, s or ms, such as 250ms, 30s or 1h30m."
 type Duration string
 
 var durationPattern = regexp.MustCompile(`^([0-9]{1,5}(h|m|s|ms)){1,4}$`)
