@@ -13,7 +13,9 @@ func (s *Server) drain() {
 		s.cfg.OnDrain()
 	}
 	s.cfg.Log.Info("draining", "delay", s.cfg.DrainDelay.String(), "timeout", s.cfg.DrainTimeout.String())
-	<-s.cfg.after(s.cfg.DrainDelay)
+	if s.cfg.Ready() == nil { // else nobody was told to send work here
+		<-s.cfg.after(s.cfg.DrainDelay)
+	}
 
 	running, cancel := context.WithDeadline(context.Background(), began.Add(s.cfg.DrainTimeout))
 	defer cancel()

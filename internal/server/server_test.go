@@ -152,7 +152,7 @@ func TestConfigurationErrorsSayWhatToDo(t *testing.T) {
 
 func TestSlowAndLargeHeadersAreDropped(t *testing.T) {
 	s, err := New(Config{Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),
-		Handler: http.NotFoundHandler(), Metrics: http.NotFoundHandler()})
+		Handler: http.NotFoundHandler(), Metrics: http.NotFoundHandler(), Ready: func() error { return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -124,6 +124,10 @@ var _ = Describe("Evidence", func() {
 var _ = Describe("A proxy", func() {
 	It("says that it drains, then goes, and leaves nothing behind", func(ctx SpecContext) {
 		publish(ctx, table.Shards, "m")
+		for _, pod := range []string{"proxy-1", "proxy-2"} { // so that what the suite itself keeps open is open
+			identity(ctx, account, pod)
+		}
+		before := goleak.IgnoreCurrent()
 		first, second := startProxy(ctx, "proxy-1"), startProxy(ctx, "proxy-2")
 		Eventually(first.Ready).Should(Succeed())
 		Eventually(first.live.Load).Should(BeEquivalentTo(2))

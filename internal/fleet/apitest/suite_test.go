@@ -12,7 +12,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
 )
@@ -42,7 +42,6 @@ var (
 	environment *envtest.Environment
 	admin       client.Client
 	tokens      kubernetes.Interface
-	before      goleak.Option // goroutines that the suite itself keeps
 )
 
 func TestFleet(t *testing.T) {
@@ -54,6 +53,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		Fail("KUBEBUILDER_ASSETS is not set, so there is no kube-apiserver to test on: run `make test-api`, which builds one, or set it to a directory with etcd and kube-apiserver.")
 	}
+	log.SetLogger(GinkgoLogr)
 	SetDefaultEventuallyTimeout(patience)
 	SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
 	environment = &envtest.Environment{
@@ -81,7 +81,6 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	for _, file := range []string{"rbac/namespace.yaml", "rbac/proxy.yaml", "policy/report.yaml"} {
 		apply(ctx, file)
 	}
-	before = goleak.IgnoreCurrent()
 })
 
 var _ = AfterEach(func(ctx SpecContext) {
