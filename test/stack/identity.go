@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
 )
 
 // tokenLifetime of the tokens that the stack's own programs hold. Nothing rotates them here.
@@ -63,7 +64,11 @@ func (c *controlPlane) pod(ctx context.Context, account, name string) (*corev1.P
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace},
 		Spec: corev1.PodSpec{
 			ServiceAccountName: account,
-			Containers:         []corev1.Container{{Name: "main", Image: "spillway"}},
+			Containers: []corev1.Container{{Name: "main", Image: "spillway", SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: ptr.To(false), RunAsNonRoot: ptr.To(true), // the namespace is "restricted"
+				Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			}}},
 		},
 	}, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
