@@ -110,8 +110,8 @@ func (r *Reader) Close() error {
 	return r.body.Close()
 }
 
-// Next returns the next heartbeat or data. The end of a whole answer is io.EOF: after [DONE], after one JSON body, or at
-// the end of a stream in which a finish reason was seen. Every other end is an error: ErrSilent, the context's own
+// Next returns the next heartbeat or data. The end of a whole answer is io.EOF: after [DONE], after one JSON body, or
+// however the stream ends (silence included) once a finish reason was seen. Every other end is an error: ErrSilent, the context's own
 // error, an *Error that the server told, ErrIncomplete, ErrTooLarge, or the connection's. The error stays.
 func (r *Reader) Next() (Event, error) {
 	if r.err != nil {
@@ -160,17 +160,17 @@ func (r *Reader) atEnd(err error) (Event, error) {
 		}
 		return ev, parseErr
 	}
-	if !errors.Is(err, io.EOF) {
-		return Event{}, err
+	if errors.Is(err, io.EOF) {
+		if ev, ok := r.parser.flush(); ok {
+			r.chunks = ended(err)
+			return ev, nil
+		}
+		err = ErrIncomplete
 	}
-	if ev, ok := r.parser.flush(); ok {
-		r.chunks = ended(err)
-		return ev, nil
+	if r.finished && r.ctx.Err() == nil {
+		return Event{}, io.EOF // the answer is whole, however its stream ended
 	}
-	if r.finished {
-		return Event{}, io.EOF
-	}
-	return Event{}, ErrIncomplete
+	return Event{}, err
 }
 
 // ended is a source that has nothing but its end.

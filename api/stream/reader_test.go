@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -243,6 +244,10 @@ func TestReaderBoundsSilence(t *testing.T) {
 			steps: []step{{time.Second, data("a")}}, idle: 10 * time.Second,
 			want: "data", wantErr: stream.ErrSilent, wantAfter: 11 * time.Second,
 		},
+		"silence after a finish reason is the end of a whole answer": {
+			steps: []step{{time.Second, data("a") + fin}}, idle: 10 * time.Second,
+			want: "data data", wantErr: io.EOF, wantAfter: 11 * time.Second,
+		},
 		"the context's end is the context's error, heartbeats or not": {
 			steps: []step{beat(9 * time.Second), beat(9 * time.Second), beat(9 * time.Second)}, idle: 10 * time.Second,
 			ceiling: 20 * time.Second, want: "attempt attempt", wantErr: context.DeadlineExceeded, wantAfter: 20 * time.Second,
@@ -353,4 +358,25 @@ func TestCollect(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestReaderTellsTheServerThatItGaveUp(t *testing.T) {
+	left := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, attempt)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		close(left)
+	}))
+	defer server.Close()
+	resp, err := server.Client().Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := drain(stream.Open(t.Context(), resp, stream.Options{Idle: 50 * time.Millisecond}))
+	if got != "attempt" || !errors.Is(err, stream.ErrSilent) {
+		t.Errorf("%q and %v", got, err)
+	}
+	<-left
 }

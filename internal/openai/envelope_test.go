@@ -260,3 +260,18 @@ func BenchmarkParseEnvelope(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkSplice(b *testing.B) {
+	text := []byte(`{"model":"m","x":"` + strings.Repeat("a", 9<<20) + `"}`)
+	e, err := openai.ParseEnvelope(text)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(text)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := io.Copy(io.Discard, e.Splice(text, "organisation/name").Reader()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
