@@ -1,0 +1,144 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/internal/controller"
+)
+
+var (
+	config *rest.Config
+	admin  client.WithWatch
+)
+
+func TestController(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(30 * time.Second)
+	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	RunSpecs(t, "Controller")
+}
+
+var _ = BeforeSuite(func() {
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		Fail("KUBEBUILDER_ASSETS is not set, so there is no kube-apiserver to test against: run `make test-api`, which builds one and sets it")
+	}
+	logf.SetLogger(GinkgoLogr)
+	environment := &envtest.Environment{
+		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "config", "crd")},
+		ErrorIfCRDPathMissing: true,
+	}
+	var err error
+	config, err = environment.Start()
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(environment.Stop)
+	config.QPS = -1
+	scheme := runtime.NewScheme()
+	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
+	Expect(apiextensionsv1.AddToScheme(scheme)).To(Succeed())
+	admin, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+})
+
+// world is a pair of namespaces of one spec: the manager's own, and the one whose routes it watches.
+type world struct {
+	system, team string
+}
+
+var worlds atomic.Int32
+
+func newWorld(ctx context.Context) world {
+	n := worlds.Add(1)
+	w := world{system: fmt.Sprintf("system-%d", n), team: fmt.Sprintf("team-%d", n)}
+	for _, name := range []string{w.system, w.team} {
+		Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+	}
+	return w
+}
+
+// running is a manager in this process.
+type running struct {
+	writes atomic.Int32 // of status
+	stop   func()
+}
+
+// hooks let a spec stand between the manager and the API server.
+type hooks struct {
+	options      func(*controller.Options)
+	elect        bool
+	beforeStatus func(client.Object) error // an error is what the write comes to
+}
+
+type noMetrics struct{}
+
+func (noMetrics) Compiled(time.Duration, map[string]int) {}
+
+// start runs a manager until the spec ends, or until its stop is called.
+func (w world) start(ctx context.Context, h hooks) *running {
+	r := &running{}
+	o := controller.Options{Namespace: w.system, WatchNamespaces: []string{w.team}, Metrics: noMetrics{}}
+	if h.options != nil {
+		h.options(&o)
+	}
+	to, err := controller.ManagerOptions(o, manager.Options{
+		Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0", LeaderElection: h.elect,
+		NewClient: func(c *rest.Config, co client.Options) (client.Client, error) { return intercepted(c, co, r, h) },
+	})
+	Expect(err).NotTo(HaveOccurred())
+	mgr, err := ctrl.NewManager(config, to)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(controller.Setup(mgr, o)).To(Succeed())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	var stopped atomic.Bool
+	r.stop = func() {
+		cancel()
+		if !stopped.Swap(true) {
+			Eventually(ended).Should(Receive(BeNil()))
+		}
+	}
+	DeferCleanup(r.stop)
+	return r
+}
+
+func intercepted(c *rest.Config, co client.Options, r *running, h hooks) (client.Client, error) {
+	base, err := client.NewWithWatch(c, co)
+	if err != nil {
+		return nil, err
+	}
+	return interceptor.NewClient(base, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, name string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			r.writes.Add(1)
+			if h.beforeStatus != nil {
+				if err := h.beforeStatus(o); err != nil {
+					return err
+				}
+			}
+			return c.SubResource(name).Patch(ctx, o, p, opts...)
+		},
+	}), nil
+}
