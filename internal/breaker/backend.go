@@ -151,7 +151,7 @@ func (r *Registry) refresh(b *backend, now time.Duration) {
 // rest notes whether the breaker is calm, and whether anybody must still look at it.
 func (r *Registry) rest(b *backend, now time.Duration) {
 	b.calm.Store(!b.gone && r.quiet(b))
-	idle := b.calm.Load() && now >= b.listedUntil && len(b.jobs) == 0 && len(b.wanted) == 0
+	idle := b.calm.Load() && !r.listed(b, now) && len(b.jobs) == 0 && len(b.wanted) == 0
 	if !idle && !b.gone {
 		r.active[b] = struct{}{}
 		return

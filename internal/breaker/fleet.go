@@ -243,8 +243,8 @@ func (r *Registry) peerProbes(b *backend, now time.Duration) bool {
 	return false
 }
 
-// Records lists, sorted by id, the breakers that are not Closed, have a count or a pair that is passed over, or closed
-// or saw a count cleared within the last cooldown.
+// Records lists, sorted by id, the breakers that are not Closed, have a count or a pair that is passed over, closed or saw
+// a count cleared within the last cooldown, or did so unheard by a live peer.
 func (r *Registry) Records() []Record {
 	r.mu.Lock()
 	defer r.unlock()
@@ -252,15 +252,35 @@ func (r *Registry) Records() []Record {
 	var records []Record
 	for _, b := range r.sortedActive() {
 		r.refresh(b, now)
-		if b.listed(now) {
+		if r.listed(b, now) {
 			records = append(records, b.record(now))
 		}
 	}
 	return records
 }
 
-func (b *backend) listed(now time.Duration) bool {
-	return b.isOpen() || b.counts[failing].n > 0 || b.counts[saturated].n > 0 || len(b.marks) > 0 || now < b.listedUntil
+func (r *Registry) listed(b *backend, now time.Duration) bool {
+	counted := b.counts[failing].n > 0 || b.counts[saturated].n > 0
+	return b.isOpen() || counted || len(b.marks) > 0 || now < b.listedUntil || r.missed(b)
+}
+
+// missed says that a live peer's report still holds what one's own closing or good answer is newer than: it was cut off
+// meanwhile, and must be told.
+func (r *Registry) missed(b *backend) bool {
+	if b.epoch == 0 && b.lastGood == 0 {
+		return false
+	}
+	for _, p := range r.peers {
+		rec, named := p.records[b.id]
+		if !named {
+			continue
+		}
+		stale := rec.LastGood < b.lastGood && rec.Saturations+rec.Failures > 0
+		if stale || rec.State != Closed && rec.Epoch < b.epoch {
+			return true
+		}
+	}
+	return false
 }
 
 func (b *backend) record(now time.Duration) Record {

@@ -1,0 +1,328 @@
+package breaker
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+// fleet is a few proxies with one table and one clock.
+type fleet struct {
+	t     *testing.T
+	clock *testClock
+	pods  []*rig
+	names []string
+}
+
+func newFleet(t *testing.T, n int, backends ...table.Backend) *fleet {
+	f := &fleet{t: t, clock: &testClock{mono: time.Hour, wall: epoch0}}
+	for i := range n {
+		f.names = append(f.names, fmt.Sprintf("pod-%d", i))
+	}
+	for _, name := range f.names {
+		x := newRig(t, name, backends...)
+		x.clock = f.clock
+		x.r.clock = f.clock
+		x.r.SetPeers(f.names)
+		f.pods = append(f.pods, x)
+	}
+	return f
+}
+
+// tell has one pod's report read by all others.
+func (f *fleet) tell(from int) {
+	records := f.pods[from].r.Records()
+	for i, x := range f.pods {
+		if i != from {
+			x.r.Adopt(f.names[from], slices.Clone(records))
+		}
+	}
+}
+
+// settle exchanges reports until nothing can be new any more.
+func (f *fleet) settle() {
+	for range 4 {
+		for i := range f.pods {
+			f.tell(i)
+		}
+	}
+}
+
+func TestFleet(t *testing.T) {
+	cases := map[string]struct {
+		do   func(f *fleet)
+		want View // of "a" on the last pod
+	}{
+		"an opening is adopted with what remains of it": {
+			do: func(f *fleet) {
+				f.pods[0].silent("a", 2)
+				f.clock.pass(time.Minute)
+				f.tell(0)
+			}, want: openView(ReasonSaturated, satCooldown-time.Minute)},
+		"a closing is adopted": {
+			do: func(f *fleet) {
+				f.pods[0].silent("a", 2)
+				f.tell(0)
+				f.pods[0].admit("a", chat, LastResort).Done(Result{Kind: Success})
+				f.tell(0)
+			}, want: closedView},
+		"two slow turns of the fleet open it, not two of each": {
+			do: func(f *fleet) {
+				f.pods[0].silent("a", 1)
+				f.tell(0)
+				f.pods[1].silent("a", 1)
+			}, want: openView(ReasonSaturated, satCooldown)},
+		"two at the same time, too": {
+			do: func(f *fleet) {
+				f.pods[0].silent("a", 1)
+				f.pods[1].silent("a", 1)
+				f.tell(0)
+			}, want: openView(ReasonSaturated, satCooldown)},
+		"a good answer anywhere starts the count over": {
+			do: func(f *fleet) {
+				f.pods[0].silent("a", 1)
+				f.tell(0)
+				f.pods[1].ends("a", 1, Result{Kind: Success})
+				f.pods[1].silent("a", 1)
+			}, want: closedView},
+		"and clears the counts of those that hear of it": {
+			do: func(f *fleet) {
+				f.pods[1].silent("a", 1)
+				f.tell(1)
+				f.pods[0].ends("a", 1, Result{Kind: Success})
+				f.tell(0)
+				f.pods[1].silent("a", 1)
+			}, want: closedView},
+		"a peer that is gone counts no more": {
+			do: func(f *fleet) {
+				f.pods[0].silent("a", 1)
+				f.tell(0)
+				f.pods[1].r.Forget("pod-0")
+				f.pods[1].silent("a", 1)
+			}, want: closedView},
+		"but what was adopted from it stays": {
+			do: func(f *fleet) {
+				f.pods[0].silent("a", 2)
+				f.tell(0)
+				f.pods[1].r.Forget("pod-0")
+			}, want: openView(ReasonSaturated, satCooldown)},
+		"what remains is bounded by the cooldown": {
+			do: func(f *fleet) {
+				f.pods[1].r.Adopt("pod-0", []Record{{ID: "a", State: Open, Reason: ReasonSaturated, Epoch: 1, Remaining: 1e4 * time.Hour}})
+			}, want: openView(ReasonSaturated, satCooldown)},
+		"older news is no news": {
+			do: func(f *fleet) {
+				f.pods[1].silent("a", 2)
+				f.pods[1].admit("a", chat, LastResort).Done(Result{Kind: Success})
+				f.pods[1].r.Adopt("pod-0", []Record{{ID: "a", State: Open, Reason: ReasonSaturated, Epoch: 1, Remaining: time.Minute}})
+			}, want: closedView},
+		"at one epoch Open beats Closed": {
+			do: func(f *fleet) {
+				f.pods[1].silent("a", 2)
+				f.pods[1].r.Adopt("pod-0", []Record{{ID: "a", State: Closed, Epoch: 1}})
+			}, want: openView(ReasonSaturated, satCooldown)},
+		"at one epoch the later retryAt holds": {
+			do: func(f *fleet) {
+				f.pods[1].ends("a", 1, Result{Kind: Refused})
+				f.pods[0].silent("a", 2)
+				f.tell(0)
+			}, want: openView(ReasonSaturated, satCooldown)},
+		"nonsense is not believed": {
+			do: func(f *fleet) {
+				f.pods[1].r.Adopt("pod-0", []Record{
+					{ID: "a", State: "Broken", Epoch: 9}, {ID: "a", State: Open, Epoch: 1<<64 - 1},
+					{ID: "a", State: Closed, Failures: -5}, {ID: "a", State: Closed, Saturations: 1 << 40}, {ID: "z", State: Open, Epoch: 1},
+				})
+				f.pods[1].failed("a", 1)
+			}, want: closedView},
+		"a result from before an adopted opening does not close it": {
+			do: func(f *fleet) {
+				p := f.pods[1].admit("a", chat, Normal)
+				f.pods[0].silent("a", 2)
+				f.tell(0)
+				p.Done(Result{Kind: Success})
+			}, want: openView(ReasonSaturated, satCooldown)},
+		"a backend that the table names later gets what is known of it": {
+			do: func(f *fleet) {
+				f.pods[1].apply()
+				f.pods[0].silent("a", 2)
+				f.tell(0)
+				f.clock.pass(time.Minute)
+				f.pods[1].apply(server("a"))
+			}, want: openView(ReasonSaturated, satCooldown-time.Minute)},
+		"a newcomer's first epoch is not old news to those who closed long ago": {
+			do: func(f *fleet) {
+				f.pods[1].silent("a", 2)
+				f.pods[1].admit("a", chat, LastResort).Done(Result{Kind: Success})
+				f.clock.pass(satCooldown)
+				f.pods[1].r.Records()
+				f.pods[0].silent("a", 2)
+				f.tell(0)
+			}, want: openView(ReasonSaturated, satCooldown)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t, 2, server("a"))
+			tc.do(f)
+			if diff := cmp.Diff(tc.want, f.pods[1].view("a"), cmpopts.IgnoreFields(View{}, "Message")); diff != "" {
+				t.Errorf("view (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRestartBringsBackItsOwnReport(t *testing.T) {
+	before := newRig(t, "pod", server("a"), server("b"))
+	before.silent("a", 2)
+	before.silent("b", 1)
+	after := newRig(t, "pod", server("a"), server("b"))
+	after.r.Adopt("pod", before.r.Records())
+	if got := after.view("a").State; got != Open {
+		t.Errorf("a is %s, want Open", got)
+	}
+	after.r.Adopt("pod", after.r.Records()) // its echo adds nothing
+	if got := after.record("b").Saturations; got != 1 {
+		t.Errorf("b has %d saturations, want 1", got)
+	}
+	after.silent("b", 1)
+	if got := after.view("b").State; got != Open {
+		t.Errorf("b is %s after its second silence, want Open", got)
+	}
+}
+
+func TestRecordsListWhatPeersMustHear(t *testing.T) {
+	cases := map[string]struct {
+		do   func(x *rig)
+		want []Record
+	}{
+		"nothing of a calm breaker": {do: func(x *rig) { x.ends("a", 3, Result{Kind: Success}) }},
+		"a count":                   {do: func(x *rig) { x.failed("a", 1) }, want: []Record{{ID: "a", State: Closed, Failures: 1}}},
+		"an opening": {
+			do: func(x *rig) { x.silent("a", 2); x.clock.pass(time.Minute) },
+			want: []Record{{ID: "a", State: Open, Reason: ReasonSaturated, Since: epoch0, Remaining: satCooldown - time.Minute,
+				Epoch: 1, Saturations: 2, Message: "no first token within 30s"}}},
+		"a count that a good answer cleared, for a cooldown": {
+			do:   func(x *rig) { x.failed("a", 1); x.ends("a", 1, Result{Kind: Success}) },
+			want: []Record{{ID: "a", State: Closed, LastGood: 1}}},
+		"but no longer": {
+			do: func(x *rig) { x.failed("a", 1); x.ends("a", 1, Result{Kind: Success}); x.clock.pass(failCooldown) }},
+		"a closing, for the last cooldown": {
+			do: func(x *rig) {
+				x.silent("a", 2)
+				x.admit("a", chat, LastResort).Done(Result{Kind: Success})
+				x.clock.pass(satCooldown - 1)
+			}, want: []Record{{ID: "a", State: Closed, Since: epoch0, Epoch: 2, LastGood: 1}}},
+		"pairs that are passed over": {
+			do: func(x *rig) {
+				x.admit("a", embeddings, Normal).Done(Result{Kind: EndpointMissing, Message: "404"})
+			},
+			want: []Record{{ID: "a", State: Closed, Endpoints: []EndpointRecord{{embeddings, failCooldown, "404"}}}}},
+		"what a peer that missed it must still hear": {
+			do: func(x *rig) {
+				x.silent("a", 2)
+				x.admit("a", chat, LastResort).Done(Result{Kind: Success})
+				x.clock.pass(satCooldown)
+				x.r.Adopt("other", []Record{{ID: "a", State: Open, Reason: ReasonSaturated, Epoch: 1, Saturations: 1}})
+			}, want: []Record{{ID: "a", State: Closed, Since: epoch0, Epoch: 2, LastGood: 1}}},
+		"sorted by id": {
+			do:   func(x *rig) { x.failed("c", 1); x.failed("a", 1); x.failed("b", 1) },
+			want: []Record{{ID: "a", State: Closed, Failures: 1}, {ID: "b", State: Closed, Failures: 1}, {ID: "c", State: Closed, Failures: 1}}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			x := newRig(t, "pod", server("a"), server("b"), server("c"))
+			tc.do(x)
+			if diff := cmp.Diff(tc.want, x.r.Records()); diff != "" {
+				t.Errorf("records (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOneProxyProbesAndTheNextTakesOver(t *testing.T) {
+	f := newFleet(t, 3, server("a"))
+	f.pods[0].silent("a", 2)
+	f.settle()
+	var due []time.Duration
+	for _, x := range f.pods {
+		in, ok := x.probeDue("a")
+		if !ok {
+			t.Fatal("a live proxy is not to probe")
+		}
+		due = append(due, in)
+	}
+	slices.Sort(due)
+	bound := minProbeBound
+	if diff := cmp.Diff([]time.Duration{satCooldown, satCooldown + bound, satCooldown + 2*bound}, due); diff != "" {
+		t.Errorf("when they probe (-want +got):\n%s", diff)
+	}
+	f.pods[1].r.SetPeers([]string{"pod-0", "pod-2"})
+	if _, ok := f.pods[1].probeDue("a"); ok {
+		t.Error("a draining proxy is to probe")
+	}
+}
+
+// A caller's probe on one proxy keeps the others' callers from being one as well.
+func TestCallersProbeOneAtATimeInTheFleet(t *testing.T) {
+	f := newFleet(t, 2, server("a", byRequest))
+	f.pods[0].silent("a", 2)
+	f.settle()
+	f.clock.pass(satCooldown)
+	p := f.pods[0].admit("a", chat, Normal)
+	f.tell(0)
+	if f.pods[1].view("a").Usable {
+		t.Error("a second probe would be let through")
+	}
+	p.Done(Result{})
+	f.tell(0)
+	if !f.pods[1].view("a").Usable {
+		t.Error("the place was not given back")
+	}
+}
+
+// Whatever three proxies meet, once they have read each other's reports they agree.
+func TestAdoptionConverges(t *testing.T) {
+	kinds := []Kind{Neutral, Success, Settled, Silent, Silent, Silent, Refused, Failed, Failed, Failed, Misconfigured}
+	for seed := range uint64(300) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		f := newFleet(t, 3, server("a", grouped), server("b", grouped), server("c", byRequest))
+		for range 80 {
+			x, id := f.pods[rnd.IntN(3)], table.BackendID([]string{"a", "b", "c"}[rnd.IntN(3)])
+			switch rnd.IntN(8) {
+			case 0:
+				f.tell(rnd.IntN(3))
+			case 1:
+				f.clock.pass(time.Duration(rnd.IntN(600)) * time.Second)
+			default:
+				if p, ok := x.r.Admit(id, chat, Mode(rnd.IntN(2))); ok {
+					p.Done(Result{Kind: kinds[rnd.IntN(len(kinds))]})
+				}
+			}
+		}
+		f.settle()
+		for _, id := range []string{"a", "b", "c"} {
+			agree(t, seed, id, f)
+		}
+	}
+}
+
+func agree(t *testing.T, seed uint64, id string, f *fleet) {
+	t.Helper()
+	first, now := f.pods[0].backend(id), f.clock.Monotonic()
+	for _, x := range f.pods[1:] {
+		b := x.backend(id)
+		// Two closed breakers agree whatever came before: who missed an opening that is over has missed nothing.
+		same := b.state() == first.state() && b.lastGood == first.lastGood && (b.epoch == first.epoch || !b.isOpen())
+		near := !b.isOpen() || (max(now, b.retryAt())-max(now, first.retryAt())).Abs() <= time.Second
+		if !same || !near || b.open[b.leading()].reason != first.open[first.leading()].reason {
+			t.Errorf("seed %d, %s:\n%s: %+v\n%s: %+v", seed, id, f.names[0], f.pods[0].record(id), x.r.self, x.record(id))
+		}
+	}
+}
