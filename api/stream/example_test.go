@@ -49,6 +49,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
+	defer resp.Body.Close()
 	reader := stream.Open(ctx, resp, stream.Options{Idle: 30 * time.Second})
 	defer reader.Close()
 
@@ -88,6 +89,7 @@ func ExampleReader_Collect() {
 		fmt.Println(err)
 		return
 	}
+	defer resp.Body.Close()
 	reader := stream.Open(context.Background(), resp, stream.Options{Idle: 30 * time.Second})
 	defer reader.Close()
 

@@ -111,8 +111,9 @@ func (r *Reader) Close() error {
 }
 
 // Next returns the next heartbeat or data. The end of a whole answer is io.EOF: after [DONE], after one JSON body, or
-// however the stream ends (silence included) once a finish reason was seen. Every other end is an error: ErrSilent, the context's own
-// error, an *Error that the server told, ErrIncomplete, ErrTooLarge, or the connection's. The error stays.
+// however the stream ends (silence included) once a finish reason was seen. Every other end is an error: ErrSilent,
+// the context's own error, an *Error that the server told, ErrIncomplete, ErrTooLarge, or the connection's. The error
+// stays.
 func (r *Reader) Next() (Event, error) {
 	if r.err != nil {
 		return Event{}, r.err

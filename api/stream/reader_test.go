@@ -18,16 +18,29 @@ import (
 	"github.com/spillway-dev/spillway/api/stream"
 )
 
-func response(status int, contentType string, body io.Reader) *http.Response {
-	rc, ok := body.(io.ReadCloser)
-	if !ok {
-		rc = io.NopCloser(body)
-	}
-	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {contentType}}, Body: rc}
+// answer is a server's answer, before anybody has opened it.
+type answer struct {
+	status      int
+	contentType string
+	body        io.Reader
+	retryAfter  string
 }
 
-func events(body string) *http.Response {
+func response(status int, contentType string, body io.Reader) answer {
+	return answer{status: status, contentType: contentType, body: body}
+}
+
+func events(body string) answer {
 	return response(http.StatusOK, "text/event-stream", strings.NewReader(body))
+}
+
+func (a answer) open(ctx context.Context, opts stream.Options) *stream.Reader {
+	rc, ok := a.body.(io.ReadCloser)
+	if !ok {
+		rc = io.NopCloser(a.body)
+	}
+	header := http.Header{"Content-Type": {a.contentType}, "Retry-After": {a.retryAfter}}
+	return stream.Open(ctx, &http.Response{StatusCode: a.status, Header: header, Body: rc}, opts)
 }
 
 func data(content string) string {
@@ -94,7 +107,7 @@ func TestReaderEvents(t *testing.T) {
 		"a heartbeat between the lines of another's data": {"data: {\"choices\":\n" + attempt + "data: []}\n\n" + done, "attempt data", io.EOF},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for split, resp := range map[string]*http.Response{
+			for split, resp := range map[string]answer{
 				"in large reads": events(tc.body),
 				"byte by byte":   response(200, "text/event-stream", iotest.OneByteReader(strings.NewReader(tc.body))),
 				"data with EOF":  response(200, "text/event-stream", iotest.DataErrReader(strings.NewReader(tc.body))),
@@ -102,7 +115,7 @@ func TestReaderEvents(t *testing.T) {
 				if split == "byte by byte" && len(tc.body) > 4096 {
 					continue
 				}
-				r := stream.Open(t.Context(), resp, stream.Options{MaxEvent: 3 << 19})
+				r := resp.open(t.Context(), stream.Options{MaxEvent: 3 << 19})
 				got, err := drain(r)
 				if got != tc.want || !errors.Is(err, tc.wantErr) {
 					t.Errorf("%s: %q and %v, want %q and %v", split, got, err, tc.want, tc.wantErr)
@@ -117,7 +130,7 @@ func TestReaderEvents(t *testing.T) {
 
 func TestReaderErrorsOfTheServer(t *testing.T) {
 	for name, tc := range map[string]struct {
-		resp *http.Response
+		resp answer
 		want stream.Error
 	}{
 		"an in-stream error": {
@@ -141,7 +154,7 @@ func TestReaderErrorsOfTheServer(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := stream.Open(t.Context(), tc.resp, stream.Options{})
+			r := tc.resp.open(t.Context(), stream.Options{})
 			_, err := drain(r)
 			var got *stream.Error
 			if !errors.As(err, &got) {
@@ -160,8 +173,8 @@ func TestReaderErrorsOfTheServer(t *testing.T) {
 func TestReaderTakesRetryAfterFromTheHeader(t *testing.T) {
 	for value, want := range map[string]time.Duration{"7": 7 * time.Second, "soon": 0, "-1": 0, "99999999999": 0} {
 		resp := response(429, "application/json", strings.NewReader(`{"error":{"message":"m"}}`))
-		resp.Header.Set("Retry-After", value)
-		_, err := stream.Open(t.Context(), resp, stream.Options{}).Next()
+		resp.retryAfter = value
+		_, err := resp.open(t.Context(), stream.Options{}).Next()
 		if got := new(stream.Error); !errors.As(err, &got) || got.RetryAfter != want {
 			t.Errorf("%q: %v, want %v", value, err, want)
 		}
@@ -181,7 +194,7 @@ func TestReaderReadsOneJSONBody(t *testing.T) {
 			strings.NewReader(`{"x":"` + strings.Repeat("a", 100) + `"}`), "", stream.ErrTooLarge,
 		},
 	} {
-		r := stream.Open(t.Context(), response(200, "application/json", tc.body), stream.Options{MaxEvent: 50})
+		r := response(200, "application/json", tc.body).open(t.Context(), stream.Options{MaxEvent: 50})
 		if got, err := drain(r); got != tc.want || !errors.Is(err, tc.wantErr) {
 			t.Errorf("%s: %q and %v, want %q and %v", name, got, err, tc.want, tc.wantErr)
 		}
@@ -192,7 +205,7 @@ func TestReaderPassesOnTheConnectionsError(t *testing.T) {
 	broken := errors.New("reset")
 	for name, text := range map[string]string{"after an event": data("a"), "within an event": data("a") + "data: {"} {
 		body := io.MultiReader(strings.NewReader(text), iotest.ErrReader(broken))
-		got, err := drain(stream.Open(t.Context(), response(200, "text/event-stream", body), stream.Options{}))
+		got, err := drain(response(200, "text/event-stream", body).open(t.Context(), stream.Options{}))
 		if got != "data" || !errors.Is(err, broken) {
 			t.Errorf("%s: %q and %v", name, got, err)
 		}
@@ -273,7 +286,7 @@ func TestReaderBoundsSilence(t *testing.T) {
 				defer server.Wait()
 				server.Go(func() { play(w, tc.steps) })
 				begin := time.Now()
-				got, err := drain(stream.Open(ctx, response(200, "text/event-stream", body), stream.Options{Idle: tc.idle}))
+				got, err := drain(response(200, "text/event-stream", body).open(ctx, stream.Options{Idle: tc.idle}))
 				if got != tc.want || !errors.Is(err, tc.wantErr) {
 					t.Errorf("%q and %v, want %q and %v", got, err, tc.want, tc.wantErr)
 				}
@@ -291,7 +304,7 @@ func TestReaderBoundsTheSilenceOfAJSONBody(t *testing.T) {
 		var server sync.WaitGroup
 		defer server.Wait()
 		server.Go(func() { play(w, []step{{9 * time.Second, "{"}, {9 * time.Second, `"choices"`}}) })
-		r := stream.Open(t.Context(), response(200, "application/json", body), stream.Options{Idle: 10 * time.Second})
+		r := response(200, "application/json", body).open(t.Context(), stream.Options{Idle: 10 * time.Second})
 		if _, err := r.Next(); !errors.Is(err, stream.ErrSilent) {
 			t.Errorf("error %v", err)
 		}
@@ -307,7 +320,7 @@ func TestReaderSilenceAndCeilingAreDifferentSentences(t *testing.T) {
 func TestReaderCloseEndsANextThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		body, w := io.Pipe()
-		r := stream.Open(t.Context(), response(200, "text/event-stream", body), stream.Options{})
+		r := response(200, "text/event-stream", body).open(t.Context(), stream.Options{})
 		ended := make(chan error)
 		go func() {
 			_, err := r.Next()
@@ -328,7 +341,7 @@ func TestReaderCloseEndsANextThatWaits(t *testing.T) {
 
 func TestCollect(t *testing.T) {
 	for name, tc := range map[string]struct {
-		resp     *http.Response
+		resp     answer
 		want     string
 		watched  int
 		wantErr  error
@@ -342,7 +355,7 @@ func TestCollect(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			watched := 0
-			got, err := stream.Open(t.Context(), tc.resp, stream.Options{}).Collect(func(stream.Event) { watched++ })
+			got, err := tc.resp.open(t.Context(), stream.Options{}).Collect(func(stream.Event) { watched++ })
 			var told *stream.Error
 			if tc.wantCode != "" && (!errors.As(err, &told) || told.Code != tc.wantCode) || tc.wantCode == "" && !errors.Is(err, tc.wantErr) {
 				t.Errorf("error %v", err)
@@ -374,6 +387,7 @@ func TestReaderTellsTheServerThatItGaveUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer resp.Body.Close()
 	got, err := drain(stream.Open(t.Context(), resp, stream.Options{Idle: 50 * time.Millisecond}))
 	if got != "attempt" || !errors.Is(err, stream.ErrSilent) {
 		t.Errorf("%q and %v", got, err)

@@ -87,11 +87,12 @@ func splitChoice(ep Endpoint, i int, choice object) (content, finish []byte, err
 	if index == nil {
 		index = fmt.Append(nil, i)
 	}
-	name, value, empty := "delta", []byte("{}"), "{}"
-	if ep == Completions {
-		name, value, empty = "text", choice["text"], `""`
-	} else if value, err = deltaOf(choice["message"]); err != nil {
-		return nil, nil, err
+	name, empty, value := "text", `""`, []byte(choice["text"])
+	if ep == ChatCompletions {
+		name, empty = "delta", "{}"
+		if value, err = deltaOf(choice["message"]); err != nil {
+			return nil, nil, err
+		}
 	}
 	reason := choice["finish_reason"]
 	if isNull(reason) {

@@ -25,62 +25,72 @@ func (s Span) Found() bool { return s.End > 0 }
 // ParseEnvelope finds the exact top-level fields. Names in nested values or in another case do not count. Every error
 // is an *Error with status 400, code invalid_request and the parameter's name.
 func ParseEnvelope(body []byte) (Envelope, error) {
-	var e Envelope
 	c := cursor{b: body}
 	if c.peek() != '{' {
 		return Envelope{}, badParam("model", "The request body must be one JSON object.")
 	}
-	var model, stream, duplicate = Span{}, Span{}, ""
+	var w envelopeWalk
 	for c.enter('{'); c.more('}'); {
-		switch string(c.name()) {
-		case "model":
-			if model.Found() {
-				duplicate = "model"
-			}
-			model = c.value()
-		case "stream":
-			if stream.Found() {
-				duplicate = "stream"
-			}
-			stream = c.value()
-		case "stream_options":
-			e.IncludeUsage = includesUsage(c.value().in(body))
-		case "previous_response_id":
-			e.PreviousResponse = !isNull(c.value().in(body))
-		default:
-			c.value()
-		}
+		w.member(&c)
 	}
 	if !c.end() {
 		return Envelope{}, badParam("model", "The request body is not one valid JSON object in UTF-8.")
 	}
-	if duplicate != "" {
-		return Envelope{}, badParam(duplicate, "The parameter is given more than once.")
+	if w.duplicate != "" {
+		return Envelope{}, badParam(w.duplicate, "The parameter is given more than once.")
 	}
-	return e.settle(body, model, stream)
+	return w.settle(body)
+}
+
+// envelopeWalk gathers what was found while the cursor passes over the body.
+type envelopeWalk struct {
+	Envelope
+	stream    Span
+	duplicate string // a parameter that came twice: which one counts would be anybody's guess
+}
+
+func (w *envelopeWalk) member(c *cursor) {
+	switch string(c.name()) {
+	case "model":
+		w.once(&w.model, "model", c.value())
+	case "stream":
+		w.once(&w.stream, "stream", c.value())
+	case "stream_options":
+		w.IncludeUsage = includesUsage(c.value().in(c.b))
+	case "previous_response_id":
+		w.PreviousResponse = !isNull(c.value().in(c.b))
+	default:
+		c.value()
+	}
+}
+
+func (w *envelopeWalk) once(into *Span, name string, at Span) {
+	if into.Found() {
+		w.duplicate = name
+	}
+	*into = at
 }
 
 // settle checks the values that were found.
-func (e Envelope) settle(body []byte, model, stream Span) (Envelope, error) {
-	switch value := model.in(body); {
-	case !model.Found():
+func (w *envelopeWalk) settle(body []byte) (Envelope, error) {
+	model := w.model.in(body)
+	switch {
+	case !w.model.Found():
 		return Envelope{}, badParam("model", "The parameter is missing.")
-	case !isString(value):
+	case !isString(model):
 		return Envelope{}, badParam("model", "The parameter must be a string.")
-	default:
-		e.model, e.Model = model, unquote(value)
-	}
-	if e.Model == "" {
+	case len(model) == len(`""`):
 		return Envelope{}, badParam("model", "The parameter must not be empty.")
 	}
-	switch string(stream.in(body)) {
+	w.Model = unquote(model)
+	switch string(w.stream.in(body)) {
 	case "true":
-		e.Stream = true
+		w.Stream = true
 	case "", "null", "false":
 	default:
 		return Envelope{}, badParam("stream", "The parameter must be true or false.")
 	}
-	return e, nil
+	return w.Envelope, nil
 }
 
 func includesUsage(options []byte) bool {
