@@ -44,12 +44,12 @@ func (b *backendDraft) read() {
 	b.out.Probe = table.ProbeMode(b.route.spec.Recovery.Probe)
 	b.verdict.Failure, b.verdict.Saturation, b.verdict.MaxInFlight = b.out.Failure, b.out.Saturation, b.out.MaxInFlight
 	if b.verdict.Usable = len(b.verdict.Problems) == 0; b.verdict.Usable {
-		b.out.ID = b.route.c.identifier.id(b.route.verdict.Key.Namespace, b.out)
+		b.out.ID = b.route.reader.identifier.id(b.route.verdict.Key.Namespace, b.out)
 		b.verdict.ID = b.out.ID
 	}
 }
 
-func (b *backendDraft) compilation() *compilation { return b.route.c }
+func (b *backendDraft) with() *reader { return b.route.reader }
 
 // refuse records a mistake in the backend's own fields. field is relative to the backend, message a sentence.
 func (b *backendDraft) refuse(reason v1alpha1.ConditionReason, field, message string) {

@@ -2,7 +2,9 @@ package compiler
 
 import (
 	"cmp"
+	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -25,11 +27,7 @@ func Compile(s Snapshot, now time.Time) Result {
 // compilation is the state of one compile.
 type compilation struct {
 	Snapshot
-	now        time.Time
-	identifier *identifier
-	durations  map[v1alpha1.Duration]parsedDuration // a few spellings recur in every route
-	bundles    map[Reference]pemVerdict             // verdicts on CA bundles and client pairs, many routes share one
-
+	now    time.Time
 	routes []*routeDraft // sorted by key, one for each verdict
 	byKey  map[types.NamespacedName]*routeDraft
 	pins   map[types.NamespacedName]*PinVerdict
@@ -39,23 +37,51 @@ func newCompilation(s Snapshot, now time.Time) *compilation {
 	s.Options.ClusterDomain = cmp.Or(s.Options.ClusterDomain, DefaultClusterDomain)
 	s.Options.MaxPin = cmp.Or(s.Options.MaxPin, DefaultMaxPin)
 	return &compilation{
-		Snapshot:   s,
-		now:        now,
-		identifier: newIdentifier(s.Salt),
-		durations:  map[v1alpha1.Duration]parsedDuration{},
-		bundles:    map[Reference]pemVerdict{},
-		byKey:      make(map[types.NamespacedName]*routeDraft, len(s.Routes)),
-		pins:       make(map[types.NamespacedName]*PinVerdict, len(s.Pins)),
+		Snapshot: s,
+		now:      now,
+		byKey:    make(map[types.NamespacedName]*routeDraft, len(s.Routes)),
+		pins:     make(map[types.NamespacedName]*PinVerdict, len(s.Pins)),
 	}
 }
 
-// readRoutes makes a draft of every route, by itself.
+// reader reads objects one by one. It remembers what recurs in many of them, so each goroutine has its own.
+type reader struct {
+	*Snapshot
+	identifier *identifier
+	durations  map[v1alpha1.Duration]parsedDuration // a few spellings recur in every route
+	bundles    map[Reference]pemVerdict             // verdicts on CA bundles and client pairs, many routes share one
+}
+
+func (c *compilation) newReader() *reader {
+	return &reader{
+		Snapshot:   &c.Snapshot,
+		identifier: newIdentifier(c.Salt),
+		durations:  map[v1alpha1.Duration]parsedDuration{},
+		bundles:    map[Reference]pemVerdict{},
+	}
+}
+
+// minPerReader is how many routes are worth a goroutine.
+const minPerReader = 500
+
+// readRoutes makes a draft of every route, by itself, so all processors can take part.
 func (c *compilation) readRoutes() {
-	for i, object := range c.Snapshot.Routes {
-		if object == nil {
-			continue
-		}
-		c.add(c.readRoute(object, i))
+	drafts := make([]*routeDraft, len(c.Snapshot.Routes))
+	size := max(minPerReader, (len(drafts)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
+	var wait sync.WaitGroup
+	for from := 0; from < len(drafts); from += size {
+		wait.Go(func() {
+			r := c.newReader()
+			for i := from; i < min(from+size, len(drafts)); i++ {
+				if object := c.Snapshot.Routes[i]; object != nil {
+					drafts[i] = r.readRoute(object, i)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	for _, d := range drafts {
+		c.add(d)
 	}
 	for _, u := range c.Undecodable {
 		if u.Kind == KindRoute {
@@ -66,7 +92,7 @@ func (c *compilation) readRoutes() {
 }
 
 func (c *compilation) add(d *routeDraft) {
-	if c.byKey[d.verdict.Key] == nil {
+	if d != nil && c.byKey[d.verdict.Key] == nil {
 		c.byKey[d.verdict.Key] = d
 		c.routes = append(c.routes, d)
 	}

@@ -84,7 +84,7 @@ func faultInCredential(value string) string {
 
 // secret returns a Secret of the route's namespace; where there is none it says so and returns nil.
 func (b *backendDraft) secret(field, name string) *corev1.Secret {
-	secret := b.route.c.Secrets[types.NamespacedName{Namespace: b.route.verdict.Key.Namespace, Name: name}]
+	secret := b.route.reader.Secrets[types.NamespacedName{Namespace: b.route.verdict.Key.Namespace, Name: name}]
 	if secret == nil {
 		b.unresolved(v1alpha1.ReasonSecretNotFound, field,
 			fmt.Sprintf("The Secret %q does not exist in this namespace; create it.", name))
@@ -119,7 +119,7 @@ func readCA(b *backendDraft, ref *v1alpha1.CARef) string {
 		return ""
 	}
 	bundle := Reference{kindOfCA(ref), b.route.verdict.Key.Namespace, ref.Name + "/" + ref.Key}
-	verdict := b.route.c.verdictOn(bundle, func() string {
+	verdict := b.route.reader.verdictOn(bundle, func() string {
 		if !utf8.Valid(data) || !x509.NewCertPool().AppendCertsFromPEM(data) {
 			return "holds no certificate in PEM"
 		}
@@ -143,7 +143,7 @@ func (b *backendDraft) caData(ref *v1alpha1.CARef) (data []byte, found bool) {
 		}
 		data, found = secret.Data[ref.Key]
 	} else {
-		config := b.route.c.ConfigMaps[types.NamespacedName{Namespace: b.route.verdict.Key.Namespace, Name: ref.Name}]
+		config := b.route.reader.ConfigMaps[types.NamespacedName{Namespace: b.route.verdict.Key.Namespace, Name: ref.Name}]
 		if config == nil {
 			b.unresolved(v1alpha1.ReasonConfigMapNotFound, "tls.caRef",
 				fmt.Sprintf("The ConfigMap %q does not exist in this namespace; create it.", ref.Name))
@@ -173,7 +173,7 @@ func readClientPair(b *backendDraft, name string) (cert, key string) {
 		}
 	}
 	pair := [2][]byte{secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]}
-	verdict := b.route.c.verdictOn(Reference{KindSecret, secret.Namespace, name}, func() string {
+	verdict := b.route.reader.verdictOn(Reference{KindSecret, secret.Namespace, name}, func() string {
 		// The error is not shown: it could quote what the Secret holds.
 		if _, err := tls.X509KeyPair(pair[0], pair[1]); err != nil || !utf8.Valid(pair[0]) || !utf8.Valid(pair[1]) {
 			return "does not hold a certificate and its private key in PEM"
@@ -188,12 +188,12 @@ func readClientPair(b *backendDraft, name string) (cert, key string) {
 	return string(pair[0]), string(pair[1])
 }
 
-// verdictOn judges PEM data once per compile, however many backends name it.
-func (c *compilation) verdictOn(data Reference, judge func() string) pemVerdict {
-	verdict, known := c.bundles[data]
+// verdictOn judges PEM data once, however many backends name it.
+func (r *reader) verdictOn(data Reference, judge func() string) pemVerdict {
+	verdict, known := r.bundles[data]
 	if !known {
 		verdict = pemVerdict{judge()}
-		c.bundles[data] = verdict
+		r.bundles[data] = verdict
 	}
 	return verdict
 }

@@ -24,7 +24,7 @@ const lastYear = 9999
 
 // pinDraft is a pin on its way into the entries of its routes.
 type pinDraft struct {
-	c       *compilation
+	reader  *reader
 	spec    *v1alpha1.BackendPinSpec
 	created time.Time // zero where it is not known: files, and objects that no API server has seen
 	verdict *PinVerdict
@@ -47,14 +47,15 @@ func (c *compilation) applyPins() {
 	for _, d := range c.routes {
 		byNamespace[d.verdict.Key.Namespace] = append(byNamespace[d.verdict.Key.Namespace], d)
 	}
+	r := c.newReader()
 	for _, object := range c.pinsByAge() {
-		p := c.readPin(object)
+		p := r.readPin(object)
 		if c.pins[p.verdict.Key] != nil {
 			continue
 		}
 		c.pins[p.verdict.Key] = p.verdict
 		p.match(byNamespace[p.verdict.Key.Namespace])
-		p.apply()
+		p.apply(c.now)
 	}
 	for _, u := range c.Undecodable {
 		if u.Kind == KindPin && c.pins[u.Key] == nil {
@@ -78,16 +79,16 @@ func (c *compilation) pinsByAge() []*v1alpha1.BackendPin {
 	return pins
 }
 
-func (c *compilation) readPin(object *v1alpha1.BackendPin) *pinDraft {
+func (r *reader) readPin(object *v1alpha1.BackendPin) *pinDraft {
 	p := &pinDraft{
-		c:    c,
-		spec: &object.Spec,
+		reader: r,
+		spec:   &object.Spec,
 		verdict: &PinVerdict{
 			Key:        types.NamespacedName{Namespace: object.Namespace, Name: object.Name},
 			Generation: object.Generation,
 		},
 	}
-	if c.Options.Standalone {
+	if r.Options.Standalone {
 		p.verdict.Generation = 0
 	} else {
 		p.created = writable(object.CreationTimestamp.UTC())
@@ -103,7 +104,7 @@ func (p *pinDraft) refuse(reason v1alpha1.ConditionReason, field, message string
 		Problem{Condition: v1alpha1.ConditionAccepted, Reason: reason, Field: field, Message: message})
 }
 
-func (p *pinDraft) compilation() *compilation { return p.c }
+func (p *pinDraft) with() *reader { return p.reader }
 
 func checkBackend(p *pinDraft) {
 	if !isLabel(p.spec.Backend) {
@@ -158,9 +159,9 @@ func checkTimes(p *pinDraft) {
 		p.refuse(v1alpha1.ReasonInvalidTimes, "spec.startsAt", fmt.Sprintf("The pin starts or ends after the year %d.", lastYear))
 	case explicit && !v.ExpiresAt.After(v.StartsAt):
 		p.refuse(v1alpha1.ReasonInvalidTimes, "spec.expiresAt", "The pin ends before it starts; expiresAt must be later than startsAt.")
-	case !v.StartsAt.IsZero() && v.ExpiresAt.Sub(v.StartsAt) > p.c.Options.MaxPin:
+	case !v.StartsAt.IsZero() && v.ExpiresAt.Sub(v.StartsAt) > p.reader.Options.MaxPin:
 		p.refuse(v1alpha1.ReasonTooLong, p.endField(), fmt.Sprintf("The pin may last at most %s from its start; shorten it, or start it later.",
-			v1alpha1.FormatDuration(p.c.Options.MaxPin)))
+			v1alpha1.FormatDuration(p.reader.Options.MaxPin)))
 	default:
 		return
 	}
@@ -225,9 +226,9 @@ func (p *pinDraft) matcher() (matches func(*routeDraft) bool, ok bool) {
 }
 
 // apply writes the pin into the entries of its routes, unless it is not accepted or has ended.
-func (p *pinDraft) apply() {
+func (p *pinDraft) apply(now time.Time) {
 	v := p.verdict
-	if !v.Accepted() || !p.c.now.Before(v.ExpiresAt) {
+	if !v.Accepted() || !now.Before(v.ExpiresAt) {
 		return
 	}
 	for _, d := range p.matched {

@@ -59,18 +59,18 @@ type span struct {
 // refuser is what has a place for a mistake: a route or a backend.
 type refuser interface {
 	refuse(reason v1alpha1.ConditionReason, field, message string)
-	compilation() *compilation
+	with() *reader
 }
 
-func (d *routeDraft) compilation() *compilation { return d.c }
+func (d *routeDraft) with() *reader { return d.reader }
 
 // duration reads a duration field. A bad one is refused and reads as 0.
 func duration(to refuser, s span) time.Duration {
-	c := to.compilation()
-	parsed, known := c.durations[s.value]
+	durations := to.with().durations
+	parsed, known := durations[s.value]
 	if !known {
 		parsed.span, parsed.err = s.value.Parse()
-		c.durations[s.value] = parsed
+		durations[s.value] = parsed
 	}
 	switch {
 	case parsed.err != nil:

@@ -20,7 +20,7 @@ const (
 
 // routeDraft is a route on its way into the table.
 type routeDraft struct {
-	c       *compilation
+	reader  *reader
 	spec    *v1alpha1.LLMRouteSpec // a copy, with the constant defaults
 	labels  labels.Set
 	verdict *RouteVerdict
@@ -48,12 +48,12 @@ var routeRules = []func(*routeDraft){
 }
 
 // readRoute makes the draft of a route. position is its place in the Snapshot.
-func (c *compilation) readRoute(object *v1alpha1.LLMRoute, position int) *routeDraft {
+func (r *reader) readRoute(object *v1alpha1.LLMRoute, position int) *routeDraft {
 	withDefaults := &v1alpha1.LLMRoute{}
 	object.Spec.DeepCopyInto(&withDefaults.Spec)
 	withDefaults.Default()
 	d := &routeDraft{
-		c:      c,
+		reader: r,
 		spec:   &withDefaults.Spec,
 		labels: object.Labels,
 		verdict: &RouteVerdict{
@@ -67,7 +67,7 @@ func (c *compilation) readRoute(object *v1alpha1.LLMRoute, position int) *routeD
 			Created:    writable(object.CreationTimestamp.UTC()),
 		},
 	}
-	if c.Options.Standalone {
+	if r.Options.Standalone {
 		d.verdict.Generation, d.entry.Generation = 0, 0
 		d.entry.Created, d.entry.Order = time.Time{}, position+1
 	}

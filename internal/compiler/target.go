@@ -29,13 +29,14 @@ func readTarget(b *backendDraft) {
 }
 
 func readURL(b *backendDraft) {
-	fault := fmt.Sprintf("is longer than %d characters", maxURLLength)
-	if len(b.spec.URL) <= maxURLLength {
-		b.out.BaseURL, b.out.Query, fault = parseBaseURL(b.spec.URL)
+	base, query, fault := parseBaseURL(b.spec.URL)
+	if len(b.spec.URL) > maxURLLength {
+		fault = fmt.Sprintf("is longer than %d characters", maxURLLength)
 	}
 	if fault != "" {
 		b.refuse(v1alpha1.ReasonInvalidURL, "url", "The URL "+fault+".")
 	}
+	b.out.BaseURL, b.out.Query = base, query
 }
 
 // readService turns a Service into the URL of its DNS name in the cluster.
@@ -44,7 +45,7 @@ func readService(b *backendDraft) {
 	namespace := b.route.verdict.Key.Namespace
 	scheme := choice[v1alpha1.ServiceScheme, string](b, "service.scheme", ref.Scheme, v1alpha1.ServiceSchemeHTTP, v1alpha1.ServiceSchemeHTTPS)
 	number(b, "service.port", ref.Port, 1, 65535)
-	service := b.route.c.Services[types.NamespacedName{Namespace: namespace, Name: ref.Name}]
+	service := b.route.reader.Services[types.NamespacedName{Namespace: namespace, Name: ref.Name}]
 	if service == nil {
 		b.unresolved(v1alpha1.ReasonServiceNotFound, "service.name",
 			fmt.Sprintf("The Service %q does not exist in this namespace; create it, or use url.", ref.Name))
@@ -56,7 +57,7 @@ func readService(b *backendDraft) {
 			fmt.Sprintf("The Service %q has no TCP port %d; name one of its ports.", ref.Name, ref.Port))
 		return
 	}
-	host := ref.Name + "." + namespace + ".svc." + b.route.c.Options.ClusterDomain + ":" + strconv.Itoa(int(port))
+	host := ref.Name + "." + namespace + ".svc." + b.route.reader.Options.ClusterDomain + ":" + strconv.Itoa(int(port))
 	base, query, fault := parseBaseURL(scheme + "://" + host + "/" + strings.TrimLeft(ref.Path, "/"))
 	if fault != "" {
 		b.refuse(v1alpha1.ReasonInvalidURL, "service.path", "The path "+fault+".")
