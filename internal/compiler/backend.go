@@ -109,8 +109,9 @@ func readCapacityGroup(b *backendDraft) {
 		return
 	}
 	b.out.Group = b.route.verdict.Key.Namespace + "/" + group
-	if !isLabel(group) {
-		b.refuse(v1alpha1.ReasonInvalidSpec, "capacityGroup", "The capacity group must be a DNS label.")
+	if !isLabelValue(group) {
+		b.refuse(v1alpha1.ReasonInvalidSpec, "capacityGroup",
+			"The capacity group must be a label value: at most 63 letters, digits and -_., with a letter or digit at both ends.")
 	}
 }
 
@@ -148,6 +149,17 @@ func readSaturation(b *backendDraft) {
 		}
 	}
 	b.out.Saturation = settings.derive(len(b.route.spec.Chain))
+}
+
+// isLabelValue is true for the value of a Kubernetes label that is not empty.
+func isLabelValue(s string) bool {
+	ends := func(c byte) bool { return isAlphanumeric(rune(c)) }
+	return s != "" && len(s) <= maxLabel && ends(s[0]) && ends(s[len(s)-1]) &&
+		!strings.ContainsFunc(s, func(r rune) bool { return !isAlphanumeric(r) && !strings.ContainsRune("-_.", r) })
+}
+
+func isAlphanumeric(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
 }
 
 // isLabel is true for a DNS label. It is not the regular expression of apimachinery because every backend of a large

@@ -30,8 +30,9 @@ const authorization = "Authorization"
 
 // refusedHeaders may not be set by a route: they belong to one connection, or frame the request.
 var refusedHeaders = []string{
-	"Connection", "Content-Length", "Host", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
-	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer",
+	"Transfer-Encoding", "Upgrade",
+	"Accept-Encoding", "Content-Encoding", "Content-Length", "Content-Type", "Expect", "Host",
 }
 
 // pemVerdict is what is wrong with a CA bundle or a client pair; the zero value is a good one.
@@ -43,14 +44,7 @@ func readAuth(b *backendDraft) {
 	if auth == nil {
 		return
 	}
-	header, prefix := authorization, "Bearer "
-	choice[v1alpha1.AuthScheme, string](b, "auth.scheme", auth.Scheme, v1alpha1.AuthSchemeBearer, v1alpha1.AuthSchemeHeader)
-	if auth.Scheme == v1alpha1.AuthSchemeHeader {
-		header, prefix = textproto.CanonicalMIMEHeaderKey(auth.Header), ""
-		if fault := faultInHeaderName(header); fault != "" {
-			b.refuse(v1alpha1.ReasonInvalidSpec, "auth.header", "The header "+fault+".")
-		}
-	}
+	header, prefix := readAuthHeader(b, auth)
 	secret := b.secret("auth.secretRef", auth.SecretRef.Name)
 	if secret == nil {
 		return
@@ -68,6 +62,22 @@ func readAuth(b *backendDraft) {
 		return
 	}
 	b.out.Credential = &table.Credential{Header: header, Value: prefix + value}
+}
+
+// readAuthHeader returns the header that carries the credential and what stands before it there.
+func readAuthHeader(b *backendDraft, auth *v1alpha1.BackendAuth) (header, prefix string) {
+	choice[v1alpha1.AuthScheme, string](b, "auth.scheme", auth.Scheme, v1alpha1.AuthSchemeBearer, v1alpha1.AuthSchemeHeader)
+	if auth.Scheme != v1alpha1.AuthSchemeHeader {
+		if auth.Header != "" {
+			b.refuse(v1alpha1.ReasonInvalidSpec, "auth.header", "The header is only for scheme Header; Bearer always uses Authorization.")
+		}
+		return authorization, "Bearer "
+	}
+	header = textproto.CanonicalMIMEHeaderKey(auth.Header)
+	if fault := faultInHeaderName(header); fault != "" {
+		b.refuse(v1alpha1.ReasonInvalidSpec, "auth.header", "The header "+fault+".")
+	}
+	return header, ""
 }
 
 func faultInCredential(value string) string {
@@ -221,7 +231,7 @@ func faultInAddedHeader(b *backendDraft, name, value string) string {
 		return fault
 	case name == authorization:
 		return "must not be Authorization; use auth"
-	case b.out.Credential != nil && b.out.Credential.Header == name:
+	case b.spec.Auth != nil && textproto.CanonicalMIMEHeaderKey(b.spec.Auth.Header) == name:
 		return "is the one that auth sends; name it once"
 	case slices.ContainsFunc(b.out.Headers, sameName):
 		return "is named twice; upper and lower case are the same"
@@ -248,9 +258,7 @@ func faultInHeaderName(name string) string {
 
 func isToken(s string) bool {
 	for i := range len(s) {
-		c := s[i]
-		letterOrDigit := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		if !letterOrDigit && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
+		if c := rune(s[i]); !isAlphanumeric(c) && !strings.ContainsRune("!#$%&'*+-.^_`|~", c) {
 			return false
 		}
 	}

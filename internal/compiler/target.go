@@ -58,12 +58,15 @@ func readService(b *backendDraft) {
 		return
 	}
 	host := ref.Name + "." + namespace + ".svc." + b.route.reader.Options.ClusterDomain + ":" + strconv.Itoa(int(port))
-	base, query, fault := parseBaseURL(scheme + "://" + host + "/" + strings.TrimLeft(ref.Path, "/"))
+	base, _, fault := parseBaseURL(scheme + "://" + host + ref.Path)
+	if !strings.HasPrefix(ref.Path, "/") || strings.Contains(ref.Path, "?") {
+		fault = "must begin with / and have no query"
+	}
 	if fault != "" {
 		b.refuse(v1alpha1.ReasonInvalidURL, "service.path", "The path "+fault+".")
 		return
 	}
-	b.out.BaseURL, b.out.Query = base, query
+	b.out.BaseURL = base
 }
 
 // dialPort returns the port to dial for a port of a Service. The name of a headless Service resolves to its pods, where

@@ -16,6 +16,12 @@ var endpoints = []string{"/chat/completions", "/completions", "/embeddings", "/r
 // parseBaseURL returns scheme, host and directory of a backend without a trailing slash, and the raw query. Where fault
 // is not empty it is a clause that says what is wrong; it never quotes the URL.
 func parseBaseURL(raw string) (base, query, fault string) {
+	if strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", "", "has spaces, control characters or letters outside of ASCII; percent-encode them"
+	}
+	if strings.Contains(raw, "#") {
+		return "", "", "must not have a fragment (#)"
+	}
 	u, err := url.Parse(raw)
 	if err != nil {
 		return "", "", "is not a URL; an IPv6 address goes in brackets, such as http://[fd00::2]:8000/v1"
@@ -42,8 +48,6 @@ func faultInURL(u *url.URL) string {
 		return "has a port that is not between 1 and 65535"
 	case u.User != nil:
 		return "must not carry a user or password; put the credential in a Secret and name it in auth.secretRef"
-	case u.Fragment != "" || u.RawFragment != "":
-		return "must not have a fragment (#)"
 	}
 	return ""
 }

@@ -1,0 +1,114 @@
+package compiler
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/spillway-dev/spillway/api/v1alpha1"
+)
+
+// schemaBase is the valid object that a case of the schema's suite changes.
+var schemaBase = map[string]string{
+	"llmroute": `
+apiVersion: spillway.dev/v1alpha1
+kind: LLMRoute
+metadata: {name: case, namespace: a, creationTimestamp: "2026-08-13T19:00:00Z"}
+spec: {chain: [{name: tower, url: "http://tower.lan:11434/v1"}]}`,
+	"backendpin": `
+apiVersion: spillway.dev/v1alpha1
+kind: BackendPin
+metadata: {name: case, namespace: a, creationTimestamp: "2036-08-13T19:00:00Z"}
+spec: {routes: {names: [default]}, backend: hosted, mode: Prefer, duration: 4h}`,
+}
+
+// schemaCase is what a case of the schema's suite changes; see test/api.
+type schemaCase struct {
+	Spec    map[string]any `json:"spec"`
+	Backend map[string]any `json:"backend"`
+	Then    map[string]any `json:"then"`
+}
+
+// TestCompilerAgreesWithTheSchema runs the cases of the schema's own suite: files never meet a schema, and stored objects
+// may be older than it, so what the schema refuses the compiler must refuse too, and nothing else.
+func TestCompilerAgreesWithTheSchema(t *testing.T) {
+	for kind := range schemaBase {
+		files, err := filepath.Glob(filepath.Join("../../test/api/testdata", kind, "*.yaml"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no cases for %s: %v", kind, err)
+		}
+		for _, file := range files {
+			var rule struct{ Accepts, Refuses map[string]schemaCase }
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := yaml.Unmarshal(data, &rule); err != nil {
+				t.Fatal(err)
+			}
+			for name, tc := range rule.Accepts {
+				checkSchemaCase(t, kind, file+": accepts "+name, tc, true)
+			}
+			for name, tc := range rule.Refuses {
+				checkSchemaCase(t, kind, file+": refuses "+name, tc, false)
+			}
+		}
+	}
+}
+
+func checkSchemaCase(t *testing.T, kind, name string, tc schemaCase, wantAccepted bool) {
+	t.Helper()
+	if tc.Then != nil {
+		return // what may change is the API server's affair
+	}
+	object := map[string]any{}
+	if err := yaml.Unmarshal([]byte(schemaBase[kind]), &object); err != nil {
+		t.Fatal(err)
+	}
+	mergePatch(object, map[string]any{"spec": tc.Spec})
+	if tc.Backend != nil {
+		mergePatch(object["spec"].(map[string]any)["chain"].([]any)[0].(map[string]any), tc.Backend)
+	}
+	doc, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := emptySnapshot()
+	if err := s.addDocument(doc); err != nil {
+		if wantAccepted {
+			t.Errorf("%s: %v", name, err)
+		}
+		return
+	}
+	var problems []Problem
+	r := Compile(s.Snapshot, goldenNow)
+	for _, v := range r.Routes {
+		problems = append(problems, v.ProblemsOf(v1alpha1.ConditionAccepted)...)
+	}
+	for _, v := range r.Pins {
+		problems = append(problems, v.Problems...)
+	}
+	if (len(problems) == 0) != wantAccepted {
+		t.Errorf("%s: problems %v, want accepted = %v", name, problems, wantAccepted)
+	}
+}
+
+// mergePatch is a JSON merge patch, in place.
+func mergePatch(into, from map[string]any) {
+	for key, value := range from {
+		below, isMap := value.(map[string]any)
+		there, wasMap := into[key].(map[string]any)
+		switch {
+		case isMap && below == nil: // a part that the case leaves alone
+		case isMap && wasMap:
+			mergePatch(there, below)
+		case value == nil:
+			delete(into, key)
+		default:
+			into[key] = value
+		}
+	}
+}
