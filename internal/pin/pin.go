@@ -91,9 +91,11 @@ func Resting(route *table.Route, now time.Time) []string {
 
 // restingPositions looks from the newest pin to the oldest, so that what a newer one decided is known.
 func restingPositions(route *table.Route, now time.Time) []bool {
+	if only := effectiveOnly(route, now); only >= 0 {
+		return restingUnder(route, now, only)
+	}
 	n := len(route.Chain)
 	rested, chosen, avoided := make([]bool, n), make([]bool, n), make([]bool, n)
-	only := effectiveOnly(route, now)
 	for i := len(route.Pins) - 1; i >= 0; i-- {
 		p := &route.Pins[i]
 		at := position(route, p.Backend)
@@ -101,8 +103,6 @@ func restingPositions(route *table.Route, now time.Time) []bool {
 			continue
 		}
 		switch {
-		case p.Mode == table.PinOnly:
-			chosen[at] = chosen[at] || i == only
 		case p.Mode == table.PinAvoid:
 			rested[at] = rested[at] || !chosen[at]
 			avoided[at] = true
@@ -113,13 +113,21 @@ func restingPositions(route *table.Route, now time.Time) []bool {
 			chosen[at] = true
 		}
 	}
-	if only < 0 {
-		return rested
-	}
-	// An Only filters whatever its age, so no newer preference wakes the others.
+	return rested
+}
+
+// restingUnder is for an Only, which filters all others whatever else says. Its choice is rested by a newer Avoid alone.
+func restingUnder(route *table.Route, now time.Time, only int) []bool {
+	rested := make([]bool, len(route.Chain))
 	keep := position(route, route.Pins[only].Backend)
 	for other := range rested {
-		rested[other] = rested[other] || other != keep
+		rested[other] = other != keep
+	}
+	for i := only + 1; i < len(route.Pins); i++ {
+		p := &route.Pins[i]
+		if p.Mode == table.PinAvoid && p.ActiveAt(now) && position(route, p.Backend) == keep {
+			rested[keep] = true
+		}
 	}
 	return rested
 }
