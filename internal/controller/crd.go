@@ -28,6 +28,8 @@ var kindsNeeded = map[string]reflect.Type{
 	"proxyreports": reflect.TypeFor[v1alpha1.ProxyReport](),
 }
 
+var crdKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+
 // Waits for CRDs that are not there. We look often, because an installer may be at work, and say so seldom.
 const (
 	lookForCRDs  = time.Second
@@ -80,7 +82,7 @@ func checkCRDs(ctx context.Context, reader client.Reader, log logr.Logger) {
 	for resource, kind := range kindsNeeded {
 		name := resource + "." + v1alpha1.Group
 		crd := &unstructured.Unstructured{}
-		crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+		crd.SetGroupVersionKind(crdKind)
 		if err := reader.Get(ctx, types.NamespacedName{Name: name}, crd); err != nil {
 			log.Info("could not read a CustomResourceDefinition to compare it with this release", "crd", name, "cause", reasonOf(err))
 			continue

@@ -2,10 +2,13 @@ package controller
 
 import (
 	"errors"
+	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -79,10 +82,25 @@ func ManagerOptions(o Options, to manager.Options) (manager.Options, error) {
 	}
 	to.Scheme = scheme
 	to.Cache = cacheOptions(o)
+	to.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper(), nil }
 	to.LeaderElectionID = LeaseName
 	to.LeaderElectionNamespace = o.Namespace
 	to.LeaderElectionReleaseOnCancel = true
 	return to, nil
+}
+
+// mapper knows the resources of the kinds that we touch. It asks nobody: a manager starts before its CRDs are served, and
+// while the API server cannot be reached.
+func mapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range []string{"LLMRoute", "BackendPin", "ProxyReport"} {
+		m.Add(gvk(kind), meta.RESTScopeNamespace)
+	}
+	for _, kind := range []string{"Secret", "ConfigMap", "Service"} {
+		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	m.Add(crdKind, meta.RESTScopeRoot)
+	return m
 }
 
 func cacheOptions(o Options) cache.Options {

@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,15 +53,8 @@ func newReports(c clock.Clock, timeout time.Duration) *reports {
 }
 
 // watch feeds the reports from an informer and returns once all that exist are known.
-func (r *reports) watch(ctx context.Context, c cache.Cache) error {
-	registered, err := handle(ctx, c, &storedReport{}, r.set)
-	if err != nil {
-		return err
-	}
-	if !toolscache.WaitForCacheSync(ctx.Done(), registered.HasSynced) {
-		return ctx.Err()
-	}
-	return nil
+func (r *reports) watch(c cache.Cache) func(context.Context) error {
+	return func(ctx context.Context) error { return handle(ctx, c, &storedReport{}, r.set) }
 }
 
 func (r *reports) set(key types.NamespacedName, report *storedReport) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -128,22 +129,33 @@ func (b *bootstrap) Start(ctx context.Context) error {
 	if err := waitForCRDs(ctx, d, log); err != nil {
 		return ignoreEnd(ctx, err)
 	}
-	checkCRDs(ctx, b.mgr.GetAPIReader(), log)
-	if err := errors.Join(b.system.world.watch(ctx, b.mgr.GetCache()), b.system.reports.watch(ctx, b.mgr.GetCache())); err != nil {
+	s := b.system
+	if err := together(ctx, append(s.world.watches(b.mgr.GetCache()), s.reports.watch(b.mgr.GetCache()))); err != nil {
 		return ignoreEnd(ctx, err)
 	}
-	s := b.system
 	for _, part := range []manager.Runnable{s.compiling, s.reports, s.publisher, s.sweeper} {
 		if err := b.mgr.Add(part); err != nil {
 			return fmt.Errorf("start a part of the manager: %w", err)
 		}
 	}
+	go checkCRDs(ctx, b.mgr.GetAPIReader(), log)
 	allRoutes := func() []types.NamespacedName { routes, _ := s.world.keysOf(); return routes }
 	allPins := func() []types.NamespacedName { _, pins := s.world.keysOf(); return pins }
 	return errors.Join(
 		b.control("llmroute-status", s.routes, &s.toRoutes, allRoutes),
 		b.control("backendpin-status", s.pins, &s.toPins, allPins),
 	)
+}
+
+// together runs all at once and returns when all have.
+func together(ctx context.Context, all []func(context.Context) error) error {
+	errs := make([]error, len(all))
+	var wait sync.WaitGroup
+	for i, f := range all {
+		wait.Go(func() { errs[i] = f(ctx) })
+	}
+	wait.Wait()
+	return errors.Join(errs...)
 }
 
 // ignoreEnd turns an error into none where it only says that we are to stop.

@@ -46,32 +46,20 @@ func newWorld() *world {
 	}
 }
 
-// watch feeds the world from informers and returns once it holds all that exists.
-func (w *world) watch(ctx context.Context, c cache.Cache) error {
-	steps := []func() (registration, error){
-		func() (registration, error) { return handle(ctx, c, &storedRoute{}, w.setRoute) },
-		func() (registration, error) { return handle(ctx, c, &storedPin{}, w.setPin) },
-		func() (registration, error) { return handle(ctx, c, &corev1.Service{}, w.setService) },
-		func() (registration, error) {
+// watches returns what feeds the world from informers, one for each kind.
+func (w *world) watches(c cache.Cache) []func(context.Context) error {
+	return []func(context.Context) error{
+		func(ctx context.Context) error { return handle(ctx, c, &storedRoute{}, w.setRoute) },
+		func(ctx context.Context) error { return handle(ctx, c, &storedPin{}, w.setPin) },
+		func(ctx context.Context) error { return handle(ctx, c, &corev1.Service{}, w.setService) },
+		func(ctx context.Context) error {
 			return handle(ctx, c, metadataOf("Secret"), w.setVersion(compiler.KindSecret))
 		},
-		func() (registration, error) {
+		func(ctx context.Context) error {
 			return handle(ctx, c, metadataOf("ConfigMap"), w.setVersion(compiler.KindConfigMap))
 		},
 	}
-	for _, start := range steps {
-		r, err := start()
-		if err != nil {
-			return err
-		}
-		if !toolscache.WaitForCacheSync(ctx.Done(), r.HasSynced) {
-			return ctx.Err()
-		}
-	}
-	return nil
 }
-
-type registration = toolscache.ResourceEventHandlerRegistration
 
 func metadataOf(kind string) *metav1.PartialObjectMetadata {
 	m := &metav1.PartialObjectMetadata{}
@@ -79,11 +67,12 @@ func metadataOf(kind string) *metav1.PartialObjectMetadata {
 	return m
 }
 
-// handle has set called for each event of a kind, with a nil object when it is gone.
-func handle[T client.Object](ctx context.Context, c cache.Cache, kind T, set func(types.NamespacedName, T)) (registration, error) {
-	informer, err := c.GetInformer(ctx, kind)
+// handle has set called for each event of a kind, with a nil object when it is gone. It returns once set has been called for
+// all that exist.
+func handle[T client.Object](ctx context.Context, c cache.Cache, kind T, set func(types.NamespacedName, T)) error {
+	informer, err := c.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 	if err != nil {
-		return nil, fmt.Errorf("watch %T: %w", kind, err)
+		return fmt.Errorf("watch %T: %w", kind, err)
 	}
 	var none T
 	put := func(object any) {
@@ -91,7 +80,7 @@ func handle[T client.Object](ctx context.Context, c cache.Cache, kind T, set fun
 			set(client.ObjectKeyFromObject(o), o)
 		}
 	}
-	return informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+	registered, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    put,
 		UpdateFunc: func(_, object any) { put(object) },
 		DeleteFunc: func(object any) {
@@ -103,6 +92,15 @@ func handle[T client.Object](ctx context.Context, c cache.Cache, kind T, set fun
 			}
 		},
 	})
+	if err != nil {
+		return fmt.Errorf("watch %T: %w", kind, err)
+	}
+	select {
+	case <-registered.HasSyncedChecker().Done():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (w *world) setRoute(key types.NamespacedName, route *storedRoute) {
