@@ -54,7 +54,7 @@ func (c *compilation) applyPins() {
 			continue
 		}
 		c.pins[p.verdict.Key] = p.verdict
-		p.match(byNamespace[p.verdict.Key.Namespace])
+		c.match(p, byNamespace[p.verdict.Key.Namespace])
 		p.apply(c.now)
 	}
 	for _, u := range c.Undecodable {
@@ -175,54 +175,58 @@ func (p *pinDraft) endField() string {
 	return "spec.expiresAt"
 }
 
-// match finds the routes of the pin among those of its namespace, which come sorted by name.
-func (p *pinDraft) match(routes []*routeDraft) {
-	matches, ok := p.matcher()
-	if !ok {
-		return
-	}
-	named := map[string]bool{}
-	for _, d := range routes {
-		name := d.verdict.Key.Name
-		if !matches(d) {
-			continue
-		}
-		named[name] = true
-		p.verdict.MatchedRoutes = append(p.verdict.MatchedRoutes, name)
-		if d.hasBackend(p.spec.Backend) {
-			p.matched = append(p.matched, d)
-		} else {
-			p.verdict.MissingIn = append(p.verdict.MissingIn, name)
-		}
-	}
-	for _, name := range p.spec.Routes.Names {
-		if !named[name] {
-			p.verdict.UnknownRoutes = append(p.verdict.UnknownRoutes, name)
-		}
-	}
-	slices.Sort(p.verdict.UnknownRoutes)
-	p.verdict.UnknownRoutes = slices.Compact(p.verdict.UnknownRoutes)
-}
-
-// matcher returns what tells the routes of the pin from others; ok is false where the pin does not say it.
-func (p *pinDraft) matcher() (matches func(*routeDraft) bool, ok bool) {
+// match finds the routes of the pin. inNamespace are the routes of its namespace, sorted by name.
+func (c *compilation) match(p *pinDraft, inNamespace []*routeDraft) {
 	r := &p.spec.Routes
 	switch hasNames, hasSelector := len(r.Names) > 0, r.Selector != nil; {
 	case hasNames == hasSelector:
 		p.refuse(v1alpha1.ReasonInvalidSpec, "spec.routes", "Set exactly one of names and selector.")
-	case len(r.Names) > maxPinRoutes:
-		p.refuse(v1alpha1.ReasonInvalidSpec, "spec.routes.names", fmt.Sprintf("The list has more than %d names; use a selector.", maxPinRoutes))
 	case hasNames:
-		return func(d *routeDraft) bool { return slices.Contains(r.Names, d.verdict.Key.Name) }, true
+		c.matchNames(p)
 	default:
-		selector, err := r.Selector.Selector()
-		if err != nil {
-			p.refuse(v1alpha1.ReasonInvalidSelector, "spec.routes.selector", "The selector cannot be read; check its keys, operators and values.")
-			return nil, false
-		}
-		return func(d *routeDraft) bool { return selector.Matches(d.labels) }, true
+		p.matchSelector(inNamespace)
 	}
-	return nil, false
+}
+
+func (c *compilation) matchNames(p *pinDraft) {
+	names := slices.Sorted(slices.Values(p.spec.Routes.Names))
+	if len(names) > maxPinRoutes {
+		p.refuse(v1alpha1.ReasonInvalidSpec, "spec.routes.names", fmt.Sprintf("The list has more than %d names; use a selector.", maxPinRoutes))
+		return
+	}
+	if unique := slices.Compact(slices.Clone(names)); len(unique) < len(names) {
+		p.refuse(v1alpha1.ReasonInvalidSpec, "spec.routes.names", "The list has a name twice.")
+		return
+	}
+	for _, name := range names {
+		if d := c.byKey[types.NamespacedName{Namespace: p.verdict.Key.Namespace, Name: name}]; d != nil {
+			p.matches(d)
+		} else {
+			p.verdict.UnknownRoutes = append(p.verdict.UnknownRoutes, name)
+		}
+	}
+}
+
+func (p *pinDraft) matchSelector(inNamespace []*routeDraft) {
+	selector, err := p.spec.Routes.Selector.Selector()
+	if err != nil {
+		p.refuse(v1alpha1.ReasonInvalidSelector, "spec.routes.selector", "The selector cannot be read; check its keys, operators and values.")
+		return
+	}
+	for _, d := range inNamespace {
+		if selector.Matches(d.labels) {
+			p.matches(d)
+		}
+	}
+}
+
+func (p *pinDraft) matches(d *routeDraft) {
+	p.verdict.MatchedRoutes = append(p.verdict.MatchedRoutes, d.verdict.Key.Name)
+	if d.hasBackend(p.spec.Backend) {
+		p.matched = append(p.matched, d)
+	} else {
+		p.verdict.MissingIn = append(p.verdict.MissingIn, d.verdict.Key.Name)
+	}
 }
 
 // apply writes the pin into the entries of its routes, unless it is not accepted or has ended.

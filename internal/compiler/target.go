@@ -45,6 +45,10 @@ func readService(b *backendDraft) {
 	namespace := b.route.verdict.Key.Namespace
 	scheme := choice[v1alpha1.ServiceScheme, string](b, "service.scheme", ref.Scheme, v1alpha1.ServiceSchemeHTTP, v1alpha1.ServiceSchemeHTTPS)
 	number(b, "service.port", ref.Port, 1, 65535)
+	path, fault := servicePath(ref.Path)
+	if fault != "" {
+		b.refuse(v1alpha1.ReasonInvalidURL, "service.path", "The path "+fault+".")
+	}
 	service := b.route.reader.Services[types.NamespacedName{Namespace: namespace, Name: ref.Name}]
 	if service == nil {
 		b.unresolved(v1alpha1.ReasonServiceNotFound, "service.name",
@@ -57,16 +61,17 @@ func readService(b *backendDraft) {
 			fmt.Sprintf("The Service %q has no TCP port %d; name one of its ports.", ref.Name, ref.Port))
 		return
 	}
-	host := ref.Name + "." + namespace + ".svc." + b.route.reader.Options.ClusterDomain + ":" + strconv.Itoa(int(port))
-	base, _, fault := parseBaseURL(scheme + "://" + host + ref.Path)
-	if !strings.HasPrefix(ref.Path, "/") || strings.Contains(ref.Path, "?") {
-		fault = "must begin with / and have no query"
+	b.out.BaseURL = scheme + "://" + ref.Name + "." + namespace + ".svc." + b.route.reader.Options.ClusterDomain + ":" + strconv.Itoa(int(port)) + path
+}
+
+// servicePath normalises the path of a Service as that of a URL.
+func servicePath(path string) (normal, fault string) {
+	if !strings.HasPrefix(path, "/") || strings.Contains(path, "?") {
+		return "", "must begin with / and have no query"
 	}
-	if fault != "" {
-		b.refuse(v1alpha1.ReasonInvalidURL, "service.path", "The path "+fault+".")
-		return
-	}
-	b.out.BaseURL = base
+	const origin = "http://service"
+	base, _, fault := parseBaseURL(origin + path)
+	return strings.TrimPrefix(base, origin), fault
 }
 
 // dialPort returns the port to dial for a port of a Service. The name of a headless Service resolves to its pods, where
