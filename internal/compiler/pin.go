@@ -147,25 +147,31 @@ func readTimes(p *pinDraft) {
 
 // checkTimes looks at the times as a whole. A pin that cannot be in force has none.
 func checkTimes(p *pinDraft) {
-	v := p.verdict
-	explicit := p.spec.StartsAt != nil && !p.spec.StartsAt.IsZero()
-	switch {
-	case !p.verdict.Accepted():
-		if v.ExpiresAt.IsZero() {
-			v.StartsAt = time.Time{}
-		}
-		return
-	case v.StartsAt.Year() > lastYear || v.ExpiresAt.Year() > lastYear || v.StartsAt.Year() < 1:
-		p.refuse(v1alpha1.ReasonInvalidTimes, "spec.startsAt", fmt.Sprintf("The pin starts or ends after the year %d.", lastYear))
-	case explicit && !v.ExpiresAt.After(v.StartsAt):
-		p.refuse(v1alpha1.ReasonInvalidTimes, "spec.expiresAt", "The pin ends before it starts; expiresAt must be later than startsAt.")
-	case !v.StartsAt.IsZero() && v.ExpiresAt.Sub(v.StartsAt) > p.reader.Options.MaxPin:
-		p.refuse(v1alpha1.ReasonTooLong, p.endField(), fmt.Sprintf("The pin may last at most %s from its start; shorten it, or start it later.",
-			v1alpha1.FormatDuration(p.reader.Options.MaxPin)))
-	default:
+	if p.verdict.ExpiresAt.IsZero() {
+		p.verdict.StartsAt = time.Time{} // readTimes has said why
 		return
 	}
-	v.StartsAt, v.ExpiresAt = time.Time{}, time.Time{}
+	reason, field, message := p.faultInTimes()
+	if reason == "" {
+		return
+	}
+	p.refuse(reason, field, message)
+	p.verdict.StartsAt, p.verdict.ExpiresAt = time.Time{}, time.Time{}
+}
+
+func (p *pinDraft) faultInTimes() (reason v1alpha1.ConditionReason, field, message string) {
+	start, end := p.verdict.StartsAt, p.verdict.ExpiresAt
+	explicit := p.spec.StartsAt != nil && !p.spec.StartsAt.IsZero()
+	switch {
+	case start.Year() < 1 || start.Year() > lastYear || end.Year() < 1 || end.Year() > lastYear:
+		return v1alpha1.ReasonInvalidTimes, "spec.startsAt", fmt.Sprintf("The pin starts or ends outside of the years 1 to %d.", lastYear)
+	case explicit && !end.After(start):
+		return v1alpha1.ReasonInvalidTimes, "spec.expiresAt", "The pin ends before it starts; expiresAt must be later than startsAt."
+	case !start.IsZero() && end.Sub(start) > p.reader.Options.MaxPin:
+		return v1alpha1.ReasonTooLong, p.endField(), fmt.Sprintf("The pin may last at most %s from its start; shorten it, or start it later.",
+			v1alpha1.FormatDuration(p.reader.Options.MaxPin))
+	}
+	return "", "", ""
 }
 
 func (p *pinDraft) endField() string {

@@ -55,8 +55,11 @@ func (w *watcher) wait(ctx context.Context) bool {
 			if !w.concerns(event) {
 				continue
 			}
-		case <-w.events.Errors:
-			// Events may have been lost: read again. The watcher goes on.
+		case _, ok := <-w.events.Errors:
+			// Events may have been lost, so read again. The watcher goes on.
+			if !ok {
+				return false
+			}
 		case <-settled:
 			return true
 		case <-latest:
