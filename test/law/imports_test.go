@@ -103,11 +103,9 @@ func (r rule) breaches(packages map[string]listed) []string {
 		if chain := chainTo(packages, path, r.forbids); chain != nil {
 			found = append(found, strings.Join(short(chain), " -> "))
 		}
-		if r.permits == nil {
-			continue
-		}
 		for _, imported := range packages[path].Imports {
-			if p := packages[imported]; !matchesAny(p, r.permits) && imported != path {
+			p := packages[imported]
+			if matchesAny(p, r.avoids) || r.permits != nil && !matchesAny(p, r.permits) {
 				found = append(found, strings.Join(short([]string{path, imported}), " -> "))
 			}
 		}
@@ -211,6 +209,10 @@ func TestRuleBreaches(t *testing.T) {
 		"what is not permitted is a breach": {
 			rule: rule{packages: []string{"internal/openai"}, permits: []string{std}},
 			want: []string{"internal/openai -> example.com/helper"},
+		},
+		"what is avoided directly may come through others": {
+			rule: rule{packages: []string{"internal/proxy"}, avoids: []string{"example.com/helper", "fmt"}},
+			want: []string{"internal/proxy -> fmt"},
 		},
 		"a package that does not exist breaks nothing": {
 			rule: rule{packages: []string{"internal/nowhere"}, permits: []string{std}},
