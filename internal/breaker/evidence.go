@@ -27,7 +27,9 @@ func (r *Registry) settle(p *Permit, res Result) {
 		r.freeProbe(b)
 	case p.probe.Load(): // its place was taken back
 	case p.generation != b.generation.Load():
-		b.extend(res, now)
+		if b.extend(res, now) {
+			r.changed(false)
+		}
 	default:
 		r.weigh(p, res, now)
 	}
@@ -133,8 +135,8 @@ func (r *Registry) opened(b *backend, from State, c class) {
 }
 
 // extend takes news from before the last opening or closing. It neither closes nor re-opens; what is open for the same
-// kind of trouble stays so for longer.
-func (b *backend) extend(res Result, now time.Duration) {
+// kind of trouble stays so for longer. It says whether that was so.
+func (b *backend) extend(res Result, now time.Duration) bool {
 	var o opening
 	switch res.Kind {
 	case Silent, Failed, Misconfigured:
@@ -142,12 +144,14 @@ func (b *backend) extend(res Result, now time.Duration) {
 	case Refused:
 		o = b.refusal(res, now)
 	default:
-		return
+		return false
 	}
 	open := &b.open[classOf(o.reason)]
-	if open.on {
-		open.until = max(open.until, o.until)
+	if !open.on || o.until <= open.until {
+		return false
 	}
+	open.until = o.until
+	return true
 }
 
 // mark passes over one pair of backend and endpoint.

@@ -136,22 +136,33 @@ func (r *Registry) adoptKnown(added []*backend, now time.Duration) {
 // adopt takes what is newer than one's own knowledge: a later good answer, a later epoch; at the same epoch Open beats
 // Closed, and of two openings the later retryAt holds.
 func (r *Registry) adopt(b *backend, name string, rec Record, now time.Duration) {
-	if rec.LastGood > b.lastGood {
-		b.lastGood = rec.LastGood
-		if b.counts != [classes]count{} {
-			b.counts = [classes]count{}
-			r.changed(true)
-		}
-	}
+	r.adoptGood(b, rec.LastGood)
 	if name == r.self && rec.LastGood == b.lastGood {
 		b.restore(&rec, now)
 	}
-	open := rec.State != Closed
-	switch {
-	case rec.Epoch > b.epoch, rec.Epoch == b.epoch && rec.Epoch > 0 && open && !b.isOpen():
+	if rec.Epoch > b.epoch {
 		r.take(b, name, rec, now)
-	case rec.Epoch == b.epoch && open && b.isOpen() && name != r.self:
+		return
+	}
+	if rec.Epoch < b.epoch || rec.Epoch == 0 || rec.State == Closed {
+		return
+	}
+	if !b.isOpen() {
+		r.take(b, name, rec, now)
+	} else if name != r.self {
 		r.mergeTie(b, name, rec, now)
+	}
+}
+
+// adoptGood hears of a good answer. One that is later than any known clears one's own counts.
+func (r *Registry) adoptGood(b *backend, lastGood uint64) {
+	if lastGood <= b.lastGood {
+		return
+	}
+	b.lastGood = lastGood
+	if b.counts != [classes]count{} {
+		b.counts = [classes]count{}
+		r.changed(true)
 	}
 }
 

@@ -2,6 +2,7 @@ package breaker
 
 import (
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -186,5 +187,19 @@ func BenchmarkViewOpen(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		r.View("a", chat)
+	}
+}
+
+func BenchmarkApplyTenThousandRoutes(b *testing.B) {
+	r := New(Options{})
+	routes := make([]*table.Route, 10000)
+	for i := range routes {
+		name := strconv.Itoa(i)
+		routes[i] = &table.Route{Namespace: "ns", Name: name, Model: name, Chain: []table.Backend{server("a" + name), server("b" + name)}}
+	}
+	t := table.New(routes)
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Apply(t)
 	}
 }

@@ -86,41 +86,47 @@ func (r *Registry) failedProbe(p *Permit, res Result, now time.Duration) {
 	}
 }
 
-// meet moves the openings by what the probe met.
+// meet moves the openings by what the probe met: what it shows of its own, and a whole cooldown of all that was open.
 func (r *Registry) meet(p *Permit, res Result, wasRefused bool, now time.Duration) {
 	b := p.backend
+	wasOpen := b.open
 	switch res.Kind {
 	case Refused:
-		if !wasRefused {
-			b.refusals = 0
-		}
-		o := b.refusal(res, now)
-		o.until += r.tenth(o.until - now)
-		b.set(saturated, o)
-		if b.open[failing].on {
-			r.again(b, failing, res, now)
-		}
-		return
+		r.refusedAgain(b, res, wasRefused, now)
+		wasOpen[saturated].on = false // it has its own measure
+	case Misconfigured:
+		b.set(failing, b.opening(res, now))
 	case Silent:
 		if !b.answers(res, now) {
 			r.bump(p, saturated, now)
+			r.joinAtThreshold(b, saturated, res, now)
 		}
 	case Failed:
 		r.bump(p, failing, now)
-	case Misconfigured:
-		b.set(failing, b.opening(res, now))
+		r.joinAtThreshold(b, failing, res, now)
 	}
 	for c := range classes {
-		if b.open[c].on {
+		if wasOpen[c].on {
 			r.again(b, c, res, now)
-		} else if counts(res.Kind, c) && r.total(b, c) >= b.cfg.threshold[c] {
-			b.set(c, b.opening(res, now))
 		}
 	}
 }
 
-func counts(kind Kind, c class) bool {
-	return kind == Silent && c == saturated || kind == Failed && c == failing
+// refusedAgain holds the breaker for what the backend asks for now, else for twice the last time.
+func (r *Registry) refusedAgain(b *backend, res Result, wasRefused bool, now time.Duration) {
+	if !wasRefused {
+		b.refusals = 0
+	}
+	o := b.refusal(res, now)
+	o.until += r.tenth(o.until - now)
+	b.set(saturated, o)
+}
+
+// joinAtThreshold opens a breaker that is open already for one more class.
+func (r *Registry) joinAtThreshold(b *backend, c class, res Result, now time.Duration) {
+	if !b.open[c].on && r.total(b, c) >= b.cfg.threshold[c] {
+		b.set(c, b.opening(res, now))
+	}
 }
 
 // again re-opens one class for its whole cooldown and up to a tenth of it. The sentence is the newest.

@@ -12,8 +12,8 @@ import (
 const (
 	// idleWait is how long Run sleeps when nothing is due; changes wake it.
 	idleWait = time.Minute
-	// pinWait is how long it sleeps at most while a pin decides: pins go by wall time, which may be stepped.
-	pinWait = time.Second
+	// steppedWait is how long it sleeps at most while a pin may decide: pins go by wall time, which may be stepped.
+	steppedWait = time.Second
 )
 
 // job is one synthetic request that is out.
@@ -79,7 +79,7 @@ func (r *Registry) dispatch(run *runner) time.Duration {
 	defer r.unlock()
 	now, wall := r.clock.Monotonic(), r.clock.Wall()
 	wait := idleWait
-	for _, b := range r.sortedActive() {
+	for b := range r.active { // in no order: there may be thousands, and none waits for another
 		r.refresh(b, now)
 		wait = min(wait, r.attend(run, b, now, wall))
 	}
@@ -88,20 +88,14 @@ func (r *Registry) dispatch(run *runner) time.Duration {
 
 // attend does what one backend needs now, and returns when to look at it again.
 func (r *Registry) attend(run *runner, b *backend, now time.Duration, wall time.Time) time.Duration {
-	wait := idleWait
 	if !b.isOpen() && len(b.jobs) == 0 && len(b.wanted) == 0 {
-		return wait
+		return idleWait
 	}
-	if len(b.cfg.pinned) > 0 {
-		wait = pinWait
-		if next := b.cfg.nextPin(wall); !next.IsZero() {
-			wait = min(wait, next.Sub(wall))
-		}
-		if b.cfg.restedAt(wall) {
-			b.giveRest()
-			r.rest(b, now)
-			return wait
-		}
+	wait := b.cfg.pinWait(wall)
+	if b.cfg.restedAt(wall) {
+		b.giveRest()
+		r.rest(b, now)
+		return wait
 	}
 	r.startWanted(run, b)
 	if b.probe != nil {
@@ -116,6 +110,17 @@ func (r *Registry) attend(run *runner, b *backend, now time.Duration, wall time.
 	}
 	r.start(run, b, Recovery, b.lastEndpoint)
 	return wait
+}
+
+// pinWait is how long Run may sleep without missing the start or end of a pin.
+func (c *config) pinWait(wall time.Time) time.Duration {
+	if len(c.pinned) == 0 {
+		return idleWait
+	}
+	if next := c.nextPin(wall); !next.IsZero() {
+		return min(steppedWait, next.Sub(wall))
+	}
+	return steppedWait
 }
 
 // giveRest stops everything of ours at a backend that a pin rests.

@@ -3,6 +3,7 @@ package breaker
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -275,6 +276,38 @@ func TestRunColdStart(t *testing.T) {
 			}, tc.want)
 		})
 	}
+}
+
+// steppedClock is the bubble's clock with a wall that can be stepped.
+type steppedClock struct {
+	Clock
+	step atomic.Int64
+}
+
+func (c *steppedClock) Wall() time.Time { return c.Clock.Wall().Add(time.Duration(c.step.Load())) }
+
+// Pins go by wall time: a step into one calls off what is out within a second, a step out of it lets the probe go.
+func TestRunFollowsAWallClockThatIsStepped(t *testing.T) {
+	var clock *steppedClock
+	stepInto := func(b *bench) {
+		clock = &steppedClock{Clock: b.r.clock}
+		b.r.mu.Lock()
+		b.r.clock = clock
+		b.r.mu.Unlock()
+		b.end("a", chat, 1, Result{Kind: Refused, RetryAfter: time.Minute})
+		b.answers(Result{})
+		pass(time.Minute + 5*time.Second)
+		clock.step.Store(int64(10 * time.Hour))
+		pass(time.Minute)
+		b.answers(Result{Kind: Success})
+		clock.step.Store(0)
+		pass(time.Second)
+	}
+	probe := asked{ID: "a", Endpoint: chat, Purpose: Recovery, At: time.Minute, Bound: slowAfter + 2*time.Minute}
+	cut, again := probe, probe
+	cut.CutAfter = 6 * time.Second // the step, and the second in which it is noticed
+	again.At = 2*time.Minute + 6*time.Second
+	inBubble(t, pinnedTo(table.PinPrefer, "b", 9*time.Hour, 20*time.Hour), stepInto, []asked{cut, again})
 }
 
 func TestJitterIsATenthAtMost(t *testing.T) {

@@ -41,25 +41,12 @@ func States(route *table.Route, now time.Time) []State {
 // memory. filtered holds the positions that an Only pin took out, as they stood. pinned says that a pin decided which
 // backend comes first.
 func Order(route *table.Route, now time.Time, order []int) (result, filtered []int, pinned bool) {
-	only := effectiveOnly(route, now)
 	for i := range route.Pins {
-		p := &route.Pins[i]
-		if !p.ActiveAt(now) || p.Mode == table.PinOnly {
-			continue
-		}
-		at := slices.Index(order, position(route, p.Backend))
-		if at < 0 {
-			continue
-		}
-		switch p.Mode {
-		case table.PinPrefer:
-			MoveToFront(order, at)
-			pinned = true
-		case table.PinAvoid:
-			moveToBack(order, at)
-			pinned = pinned || at == 0 && len(order) > 1
+		if p := &route.Pins[i]; p.ActiveAt(now) {
+			pinned = reorder(route, p, order) || pinned
 		}
 	}
+	only := effectiveOnly(route, now)
 	if only < 0 {
 		return order, nil, pinned
 	}
@@ -70,6 +57,23 @@ func Order(route *table.Route, now time.Time, order []int) (result, filtered []i
 		}
 	}
 	return append(order[:0], keep), filtered, true
+}
+
+// reorder applies one Prefer or Avoid. It says whether that decided which backend comes first.
+func reorder(route *table.Route, p *table.Pin, order []int) bool {
+	at := slices.Index(order, position(route, p.Backend))
+	if at < 0 {
+		return false
+	}
+	switch p.Mode {
+	case table.PinPrefer:
+		MoveToFront(order, at)
+		return true
+	case table.PinAvoid:
+		moveToBack(order, at)
+		return at == 0 && len(order) > 1
+	}
+	return false
 }
 
 // Resting returns the names of the backends that active pins rest at now, in chain order: those that a pin moves behind
