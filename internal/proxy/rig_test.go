@@ -305,3 +305,17 @@ func events(stream string) string {
 	}
 	return out.String()
 }
+
+// waitFor waits for something that another goroutine brings about.
+func waitFor(t *testing.T, what func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for range 20_000 {
+		if what() {
+			return
+		}
+		<-tick.C
+	}
+	t.Fatal("it never came")
+}

@@ -1,0 +1,363 @@
+package proxy_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spillway-dev/spillway/internal/breaker"
+	"github.com/spillway-dev/spillway/internal/proxy"
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+// told is the part of an error that the outcome table settles.
+type told struct {
+	Status     int
+	Code       string
+	RetryAfter string
+	Retry      string // X-Should-Retry
+}
+
+func toldBy(t *testing.T, a answer) told {
+	t.Helper()
+	var body struct {
+		Error struct {
+			Code    string `json:"code"`
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if err := json.Unmarshal([]byte(a.body), &body); err != nil {
+		t.Fatalf("not an error envelope: %q", a.body)
+	}
+	if body.Error.Message == "" || strings.Contains(a.body, "127.0.0.1") {
+		t.Errorf("an error without words, or one that names a host: %s", a.body)
+	}
+	return told{a.status, body.Error.Code, a.header.Get("Retry-After"), a.header.Get("X-Should-Retry")}
+}
+
+// learned is what a breaker knows of the backend after one attempt.
+type learned struct {
+	State                 breaker.State
+	Reason                breaker.Reason
+	Saturations, Failures int
+	Pair                  bool // passed over for the endpoint alone
+}
+
+func learnedBy(r *breaker.Registry, id table.BackendID) learned {
+	for _, rec := range r.Records() {
+		if rec.ID == id {
+			return learned{rec.State, rec.Reason, rec.Saturations, rec.Failures, len(rec.Endpoints) > 0}
+		}
+	}
+	return learned{State: breaker.Closed}
+}
+
+var (
+	clean         = learned{State: breaker.Closed}
+	failedOnce    = learned{State: breaker.Closed, Failures: 1}
+	refused       = learned{State: breaker.Open, Reason: breaker.ReasonRefused}
+	misconfigured = learned{State: breaker.Open, Reason: breaker.ReasonMisconfigured}
+	pairMarked    = learned{State: breaker.Closed, Pair: true}
+)
+
+func TestOutcomesFollowTheTable(t *testing.T) {
+	const envelope = `{"error":{"message":"no","type":"t","code":"their_code"}}`
+	const tooLong = `{"error":{"message":"too long","code":"context_length_exceeded"}}`
+	upstreamError := told{502, "upstream_error", "", ""}
+	ours := told{502, "upstream_misconfigured", "", "false"}
+	invalid := told{502, "response_validation_failed", "", ""}
+	saturated := told{503, "backend_saturated", "60", ""}
+	cases := map[string]struct {
+		answer string
+		next   bool
+		learns learned
+		want   told
+	}{
+		"complete answer": {answer: status(200, "", whole), learns: clean},
+		"429 with Retry-After": {answer: status(429, "Retry-After: 7\r\n", envelope), next: true, learns: refused,
+			want: told{429, "backend_saturated", "7", ""}},
+		"429 without":                {answer: status(429, "", envelope), next: true, learns: refused, want: told{429, "backend_saturated", "60", ""}},
+		"529":                        {answer: status(529, "", envelope), next: true, learns: refused, want: saturated},
+		"503 with Retry-After":       {answer: status(503, "Retry-After: 9\r\n", envelope), next: true, learns: refused, want: told{503, "backend_saturated", "9", ""}},
+		"503 Loading model":          {answer: status(503, "", `{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}`), next: true, learns: refused, want: saturated},
+		"503 without words":          {answer: status(503, "", `{}`), next: true, learns: failedOnce, want: upstreamError},
+		"500":                        {answer: status(500, "", envelope), next: true, learns: failedOnce, want: upstreamError},
+		"502":                        {answer: status(502, "", `<html>bad gateway</html>`), next: true, learns: failedOnce, want: upstreamError},
+		"504":                        {answer: status(504, "", envelope), next: true, learns: failedOnce, want: upstreamError},
+		"521":                        {answer: status(521, "", ``), next: true, learns: failedOnce, want: upstreamError},
+		"408":                        {answer: status(408, "", envelope), next: true, learns: failedOnce, want: upstreamError},
+		"425":                        {answer: status(425, "", envelope), next: true, learns: failedOnce, want: upstreamError},
+		"499 from the backend":       {answer: status(499, "", envelope), next: true, learns: failedOnce, want: upstreamError},
+		"closed without an answer":   {answer: "", next: true, learns: failedOnce, want: upstreamError},
+		"no HTTP":                    {answer: "SSH-2.0-OpenSSH\r\n", next: true, learns: failedOnce, want: upstreamError},
+		"JSON error with 200":        {answer: status(200, "", `{"error":{"message":"boom","code":"x"}}`), next: true, learns: failedOnce, want: invalid},
+		"HTML with 200":              {answer: status(200, "", `<!DOCTYPE html><title>verify</title>`), next: true, learns: failedOnce, want: invalid},
+		"empty choices":              {answer: status(200, "", `{"choices":[]}`), next: true, learns: failedOnce, want: invalid},
+		"null choices":               {answer: status(200, "", `{"choices":null}`), next: true, learns: failedOnce, want: invalid},
+		"null error beside choices":  {answer: status(200, "", strings.Replace(whole, "{", `{"error":null,`, 1)), learns: clean},
+		"empty body":                 {answer: status(200, "", ""), next: true, learns: failedOnce, want: invalid},
+		"body cut in the middle":     {answer: "HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n" + whole[:40], next: true, learns: failedOnce, want: invalid},
+		"an unknown content coding":  {answer: status(200, "Content-Encoding: br\r\n", whole), next: true, learns: failedOnce, want: invalid},
+		"400":                        {answer: status(400, "", envelope), learns: clean, want: told{400, "their_code", "", "false"}},
+		"409":                        {answer: status(409, "", envelope), learns: clean, want: told{409, "their_code", "", "false"}},
+		"413":                        {answer: status(413, "", envelope), learns: clean, want: told{413, "their_code", "", "false"}},
+		"415":                        {answer: status(415, "", envelope), learns: clean, want: told{415, "their_code", "", "false"}},
+		"422 with a body of its own": {answer: status(422, "", `{"detail":"no"}`), learns: clean, want: told{422, "upstream_request_rejected", "", "false"}},
+		"418":                        {answer: status(418, "", envelope), learns: clean, want: told{418, "their_code", "", "false"}},
+		"context length exceeded":    {answer: status(400, "", tooLong), next: true, learns: clean, want: told{400, "context_length_exceeded", "", "false"}},
+		"401":                        {answer: status(401, "", envelope), next: true, learns: misconfigured, want: ours},
+		"402":                        {answer: status(402, "", envelope), next: true, learns: misconfigured, want: ours},
+		"301":                        {answer: status(301, "Location: http://127.0.0.1:9/x\r\n", ""), next: true, learns: misconfigured, want: ours},
+		"307":                        {answer: status(307, "Location: http://127.0.0.1:9/x\r\n", ""), next: true, learns: misconfigured, want: ours},
+		"403":                        {answer: status(403, "", envelope), next: true, learns: failedOnce, want: ours},
+		"404":                        {answer: status(404, "", envelope), next: true, learns: pairMarked, want: ours},
+		"405":                        {answer: status(405, "", envelope), next: true, learns: pairMarked, want: ours},
+		"501":                        {answer: status(501, "", envelope), next: true, learns: pairMarked, want: ours},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			a, b := says(t, tc.answer), says(t, status(200, "", whole))
+			r := newRig(t, newRoute(a, b))
+			got := r.post(unary)
+			if asked := b.count() == 1; asked != tc.next {
+				t.Errorf("next backend asked: %v, want %v", asked, tc.next)
+			}
+			if tc.next && (got.status != 200 || got.body != whole) {
+				t.Errorf("the next backend's answer did not arrive: %d %q", got.status, got.body)
+			}
+			if diff := cmp.Diff(tc.learns, learnedBy(r.breakers, "a")); diff != "" {
+				t.Errorf("breaker (-want +got):\n%s", diff)
+			}
+			if tc.want == (told{}) {
+				return
+			}
+			alone := newRig(t, newRoute(says(t, tc.answer)))
+			if diff := cmp.Diff(tc.want, toldBy(t, alone.post(unary))); diff != "" {
+				t.Errorf("as the last one (-want +got):\n%s", diff)
+			}
+			stream := newRig(t, newRoute(says(t, tc.answer)))
+			if diff := cmp.Diff(tc.want, toldBy(t, stream.post(streamed))); diff != "" {
+				t.Errorf("as the last one, asked for a stream (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestStreamsThatNeverBeginAreFailedAttempts(t *testing.T) {
+	cases := map[string]struct {
+		answer []string
+		learns learned
+		want   told
+	}{
+		"an error event first, with a status": {
+			answer: []string{sseHead, role, "data: {\"error\":{\"message\":\"x\",\"code\":429}}\n\n"},
+			learns: refused, want: told{429, "backend_saturated", "60", ""},
+		},
+		"an error event first, with nothing known": {
+			answer: []string{sseHead, "event: error\ndata: {\"error\":{\"message\":\"x\"}}\n\n"},
+			learns: failedOnce, want: told{502, "upstream_error", "", ""},
+		},
+		"an empty stream":             {answer: []string{sseHead}, learns: failedOnce, want: told{502, "response_validation_failed", "", ""}},
+		"DONE alone":                  {answer: []string{sseHead, done}, learns: failedOnce, want: told{502, "response_validation_failed", "", ""}},
+		"cut before the first token":  {answer: []string{sseHead, role}, learns: failedOnce, want: told{502, "response_validation_failed", "", ""}},
+		"HTML that calls itself SSE":  {answer: []string{sseHead, "<!DOCTYPE html>"}, learns: failedOnce, want: told{502, "response_validation_failed", "", ""}},
+		"a string for an error (200)": {answer: []string{status(200, "", `{"error":"Unexpected endpoint or method. (POST /v1/v1/chat/completions)"}`)}, learns: failedOnce, want: told{502, "response_validation_failed", "", ""}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, newRoute(says(t, tc.answer...), says(t, sseHead, role, c("b"), fin, done)))
+			if got := events(r.post(streamed).body); got != role+c("b")+fin+done {
+				t.Errorf("events %q", got)
+			}
+			if diff := cmp.Diff(tc.learns, learnedBy(r.breakers, "a")); diff != "" {
+				t.Errorf("breaker (-want +got):\n%s", diff)
+			}
+			alone := newRig(t, newRoute(says(t, tc.answer...)))
+			if diff := cmp.Diff(tc.want, toldBy(t, alone.post(streamed))); diff != "" {
+				t.Errorf("as the last one (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// closedPort is an address that refuses connections.
+func closedPort(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = ln.Close()
+	return "http://" + ln.Addr().String() + "/v1"
+}
+
+func TestBackendsThatCannotBeReached(t *testing.T) {
+	cases := map[string]struct {
+		url    func(t *testing.T) string
+		change func(*proxy.Config)
+		learns learned
+		want   told
+		cause  string
+	}{
+		"connection refused": {url: closedPort, learns: failedOnce, want: told{502, "upstream_error", "", ""}, cause: "connection refused"},
+		"no such name": {url: func(*testing.T) string { return "http://no-such-name.invalid/v1" }, learns: failedOnce,
+			want: told{502, "upstream_error", "", ""}, cause: "name resolution failed"},
+		"an address that the dial guard refuses": {url: closedPort, change: func(c *proxy.Config) { c.AllowCIDRs = nil }, learns: misconfigured,
+			want: told{502, "upstream_misconfigured", "", "false"}, cause: "not allowed by --allow-cidr"},
+		"an allowed range that is another": {url: closedPort, change: func(c *proxy.Config) { c.AllowCIDRs = []netip.Prefix{netip.MustParsePrefix("127.1.0.0/16")} },
+			learns: misconfigured, want: told{502, "upstream_misconfigured", "", "false"}, cause: "not allowed by --allow-cidr"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			route := newRoute(says(t))
+			route.Chain[0].BaseURL = tc.url(t)
+			change := tc.change
+			if change == nil {
+				change = func(*proxy.Config) {}
+			}
+			r := newRig(t, route, change)
+			if diff := cmp.Diff(tc.want, toldBy(t, r.post(unary))); diff != "" {
+				t.Errorf("error (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.learns, learnedBy(r.breakers, "a")); diff != "" {
+				t.Errorf("breaker (-want +got):\n%s", diff)
+			}
+			if log := r.log.String(); !strings.Contains(log, tc.cause) || strings.Contains(log, "127.0.0.1") || strings.Contains(log, ".invalid") {
+				t.Errorf("log %q, want the cause %q and no host", log, tc.cause)
+			}
+		})
+	}
+}
+
+func TestExhaustedChains(t *testing.T) {
+	throttled := func(after int) string { return status(429, fmt.Sprintf("Retry-After: %d\r\n", after), `{}`) }
+	cases := map[string]struct {
+		answers []string
+		want    told
+		says    string
+		tried   string
+	}{
+		"all throttled: the smallest Retry-After": {answers: []string{throttled(30), throttled(10), status(429, "", `{}`)},
+			want: told{429, "backend_saturated", "10", ""}, says: "all backends failed",
+			tried: `"attempts":[{"backend":"a","class":"refused"},{"backend":"b","class":"refused"},{"backend":"c","class":"refused"}]`},
+		"not all throttled: not the caller's rate": {answers: []string{status(500, "", `{}`), throttled(10)}, want: told{503, "backend_saturated", "10", ""},
+			tried: `"attempts":[{"backend":"a","class":"failed"},{"backend":"b","class":"refused"}]`},
+		"all down": {answers: []string{status(500, "", `{}`), status(500, "", `{}`)}, want: told{502, "upstream_error", "", ""}, says: "all backends failed"},
+		"one down": {answers: []string{status(500, "", `{}`)}, want: told{502, "upstream_error", "", ""}, says: "the backend a failed"},
+		"all too small: the first such answer": {
+			answers: []string{status(400, "", `{"error":{"message":"a","code":"context_length_exceeded"}}`), status(400, "", `{"error":{"message":"b","code":"context_length_exceeded"}}`)},
+			want:    told{400, "context_length_exceeded", "", "false"}, says: `"message":"a"`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var backends []*upstream
+			for _, a := range tc.answers {
+				backends = append(backends, says(t, a))
+			}
+			got := newRig(t, newRoute(backends...)).post(unary)
+			if diff := cmp.Diff(tc.want, toldBy(t, got)); diff != "" {
+				t.Errorf("error (-want +got):\n%s", diff)
+			}
+			if !strings.Contains(got.body, tc.says) || !strings.Contains(got.body, tc.tried) || len(tc.answers) == 1 && strings.Contains(got.body, "all backends") {
+				t.Errorf("body %s", got.body)
+			}
+			for i, b := range backends {
+				if b.count() != 1 {
+					t.Errorf("backend %d was asked %d times", i, b.count())
+				}
+			}
+		})
+	}
+}
+
+func TestAllOpen(t *testing.T) {
+	route := func(t *testing.T, mode table.WhenAllOpen) (*rig, *upstream) {
+		a := newUpstream(t, func(n int, w *wire) {
+			if n == 0 {
+				w.send(status(429, "Retry-After: 30\r\n", `{}`))
+			} else {
+				w.send(status(200, "", whole))
+			}
+		})
+		rt := newRoute(a)
+		rt.WhenAllOpen = mode
+		r := newRig(t, rt)
+		r.post(unary)
+		return r, a
+	}
+	t.Run("Reject answers at once with the time to the next probe", func(t *testing.T) {
+		r, a := route(t, table.AllOpenReject)
+		got := toldBy(t, r.post(unary))
+		if got.Status != 503 || got.Code != "backend_saturated" || got.RetryAfter != "30" || a.count() != 1 {
+			t.Errorf("error %+v, asked %d times", got, a.count())
+		}
+	})
+	t.Run("Try lets one through, and its success closes", func(t *testing.T) {
+		r, a := route(t, table.AllOpenTry)
+		if got := r.post(unary); got.status != 200 || got.header.Get("X-Spillway-Reason") != "breaker-open" || a.count() != 2 {
+			t.Errorf("answer %+v", got)
+		}
+		if got := learnedBy(r.breakers, "a"); got.State != breaker.Closed {
+			t.Errorf("breaker %+v", got)
+		}
+	})
+}
+
+func TestContextWindowsSpillTheRequest(t *testing.T) {
+	prompt := `{"model":"ns/m","messages":[{"role":"user","content":"` + strings.Repeat("word ", 8000) + `"}]}`
+	tooLong := status(400, "", `{"error":{"message":"too long","code":"context_length_exceeded"}}`)
+	t.Run("a declared window that is too small is passed over", func(t *testing.T) {
+		a, b, cc := says(t, status(429, "", `{}`)), says(t, tooLong), says(t, status(200, "", whole))
+		route := newRoute(a, b, cc)
+		route.Chain[0].ContextWindow, route.Chain[1].ContextWindow, route.Chain[2].ContextWindow = 128000, 8000, 128000
+		if got := newRig(t, route).post(prompt); got.status != 200 || b.count() != 0 {
+			t.Errorf("status %d, the small backend was asked %d times", got.status, b.count())
+		}
+	})
+	t.Run("an answer that says so leads to a larger or unknown window", func(t *testing.T) {
+		a, b, cc := says(t, tooLong), says(t, tooLong), says(t, status(200, "", whole))
+		route := newRoute(a, b, cc)
+		route.Chain[0].ContextWindow, route.Chain[1].ContextWindow = 16000, 12000
+		if got := newRig(t, route).post(prompt); got.status != 200 || b.count() != 0 || got.header.Get("X-Spillway-Backend") != "c" || got.header.Get("X-Spillway-Reason") != "spilled" {
+			t.Errorf("status %d, header %v, the smaller backend was asked %d times", got.status, got.header, b.count())
+		}
+	})
+}
+
+func TestRetryAsksTheSameBackendAgain(t *testing.T) {
+	cases := map[string]struct {
+		first    string
+		attempts int
+		want     int // requests at a
+	}{
+		"a 500 is tried again":            {first: status(500, "", `{}`), attempts: 1, want: 2},
+		"a closed connection, too":        {first: "", attempts: 1, want: 2},
+		"a 429 never":                     {first: status(429, "", `{}`), attempts: 3, want: 1},
+		"an answer that is none, neither": {first: status(200, "", `{}`), attempts: 3, want: 1},
+		"nothing without retry.attempts":  {first: status(500, "", `{}`), attempts: 0, want: 1},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			a := newUpstream(t, func(n int, w *wire) {
+				if n == 0 {
+					w.send(tc.first)
+				} else {
+					w.send(status(200, "", whole))
+				}
+			})
+			route := newRoute(a, says(t, status(200, "", whole)))
+			route.Retry = table.Retry{Attempts: tc.attempts, Backoff: time.Millisecond}
+			got := newRig(t, route).post(unary)
+			if got.status != http.StatusOK || a.count() != tc.want || got.header.Get("X-Spillway-Attempts") != "2" {
+				t.Errorf("status %d, a asked %d times (want %d), header %v", got.status, a.count(), tc.want, got.header)
+			}
+		})
+	}
+}
