@@ -61,8 +61,10 @@ type backend struct {
 	// listedUntil keeps a closed breaker, or a cleared count, in the records so that the peers hear of it.
 	listedUntil time.Duration
 
-	// lastEndpoint is the dialect that last failed.
+	// lastEndpoint is the dialect that last failed, here or in the report that was adopted.
 	lastEndpoint string
+	// yieldUntil: our guess at the dialect was wrong, so another proxy is to probe meanwhile.
+	yieldUntil time.Duration
 	// awaitsCaller: after a settled answer only a caller's request can tell, and retryAt does not hold it back.
 	awaitsCaller bool
 	wanted       map[Purpose]string // suspicion and cold start that Run is to begin, with the endpoint

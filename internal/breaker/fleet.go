@@ -190,6 +190,7 @@ func (r *Registry) take(b *backend, name string, rec Record, now time.Duration) 
 	} else {
 		b.merged = map[string]struct{}{name: {}}
 		b.open[classOf(rec.Reason)] = b.adoptable(rec, now)
+		b.lastEndpoint = cmp.Or(rec.Endpoint, b.lastEndpoint)
 	}
 	b.since = rec.Since
 	r.moved(b, from, over.reason, true)
@@ -305,6 +306,7 @@ func (b *backend) record(now time.Duration) Record {
 		LastGood:    b.lastGood,
 	}
 	if b.isOpen() {
+		rec.Endpoint = b.lastEndpoint
 		leading := b.open[b.leading()]
 		rec.Reason, rec.Message, rec.Remaining = leading.reason, leading.message, max(0, leading.until-now)
 	}

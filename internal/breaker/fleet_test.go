@@ -207,7 +207,7 @@ func TestRecordsListWhatPeersMustHear(t *testing.T) {
 		"an opening": {
 			do: func(x *rig) { x.silent("a", 2); x.clock.pass(time.Minute) },
 			want: []Record{{ID: "a", State: Open, Reason: ReasonSaturated, Since: epoch0, Remaining: satCooldown - time.Minute,
-				Epoch: 1, Saturations: 2, Message: "no first token within 30s"}}},
+				Epoch: 1, Saturations: 2, Message: "no first token within 30s", Endpoint: chat}}},
 		"a count that a good answer cleared, for a cooldown": {
 			do:   func(x *rig) { x.failed("a", 1); x.ends("a", 1, Result{Kind: Success}) },
 			want: []Record{{ID: "a", State: Closed, LastGood: 1}}},
@@ -266,6 +266,25 @@ func TestOneProxyProbesAndTheNextTakesOver(t *testing.T) {
 	f.pods[1].r.SetPeers([]string{"pod-0", "pod-2"})
 	if _, ok := f.pods[1].probeDue("a"); ok {
 		t.Error("a draining proxy is to probe")
+	}
+}
+
+// Who knows no dialect that failed guesses one, and leaves it to another proxy when that was wrong.
+func TestAWrongGuessLeavesTheProbeToOthers(t *testing.T) {
+	x := newRig(t, "pod", server("a"))
+	x.r.Adopt("other", []Record{{ID: "a", State: Open, Reason: ReasonSaturated, Epoch: 1}})
+	x.probe("a", Result{Kind: EndpointMissing})
+	if got := x.record("a").Epoch; got != 1 {
+		t.Errorf("the guess made news: epoch %d", got)
+	}
+	if in, ok := x.probeDue("a"); !ok || in != satCooldown {
+		t.Errorf("the next guess in %s, %v; want %s", in, ok, satCooldown)
+	}
+
+	x.r.Adopt("other", []Record{{ID: "a", State: Open, Reason: ReasonSaturated, Epoch: 2, Endpoint: embeddings}})
+	x.probe("a", Result{Kind: EndpointMissing})
+	if got := x.record("a").Epoch; got != 3 {
+		t.Errorf("a 404 in the dialect that failed did not re-open the breaker: epoch %d", got)
 	}
 }
 

@@ -52,15 +52,17 @@ func (r *Registry) settledProbe(p *Permit, now time.Duration) {
 	b.awaitsCaller = true
 }
 
-// missedProbe takes a 404 to the probe. Of a caller's request it says nothing about the breaker, nor of our own when we
-// could but guess the dialect; else it is as good as no answer.
+// missedProbe takes a 404 to the probe. Of a caller's request it says nothing about the breaker. Nor of our own when we
+// could but guess the dialect: then the proxy that knows takes over, as no news comes from here. Else it is as good as
+// no answer.
 func (r *Registry) missedProbe(p *Permit, res Result, now time.Duration) {
 	b := p.backend
 	switch {
 	case !p.synthetic:
 		r.freeProbe(b)
 	case b.lastEndpoint == "":
-		r.settledProbe(p, now)
+		b.yieldUntil = now + b.cfg.cooldown[b.leading()]
+		r.freeProbe(b)
 	default:
 		r.failedProbe(p, res, now)
 	}

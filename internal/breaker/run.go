@@ -138,7 +138,7 @@ func (r *Registry) recoveryAt(b *backend, now time.Duration) (at time.Duration, 
 		return 0, false
 	}
 	rank, ok := r.rankOf(b)
-	return b.retryAt() + time.Duration(rank)*b.cfg.probeBound(), ok
+	return max(b.retryAt(), b.yieldUntil) + time.Duration(rank)*b.cfg.probeBound(), ok
 }
 
 // startWanted begins suspicion and cold start.

@@ -23,7 +23,7 @@ func (r *Registry) closed(b *backend, from State, over opening) {
 func (r *Registry) moved(b *backend, from State, over Reason, adopted bool) {
 	b.calm.Store(false)
 	b.generation.Add(1)
-	b.awaitsCaller = false
+	b.awaitsCaller, b.yieldUntil = false, 0
 	if b.isOpen() && b.opened != nil {
 		close(b.opened)
 		b.opened = nil

@@ -142,7 +142,7 @@ type ProbeRequest struct {
 	Bound time.Duration
 }
 
-// DefaultEndpoint is probed where no endpoint is known to have failed, as after adopting another proxy's evidence.
+// DefaultEndpoint is probed where no endpoint is known to have failed: a report need not name one.
 const DefaultEndpoint = "/v1/chat/completions"
 
 // Prober sends synthetic requests. Probe returns Success with the first token, without reading on, and Neutral when ctx
@@ -183,6 +183,8 @@ type Record struct {
 	// add up only where they carry the highest one known.
 	LastGood uint64
 	Message  string
+	// Endpoint is the dialect that last failed, for whoever probes; empty where none is known.
+	Endpoint string
 	// Endpoints lists the pairs that the reporting proxy passes over, sorted by endpoint. They inform status and are not
 	// adopted.
 	Endpoints []EndpointRecord
