@@ -47,6 +47,7 @@ var kinds = map[metav1.TypeMeta]func() metav1.Object{
 // decoder reads the documents of one file.
 type decoder struct {
 	file     string
+	first    int // line of the file where the current document begins
 	objects  []object
 	messages []Message
 	broken   bool // a document could not be read
@@ -56,6 +57,7 @@ type decoder struct {
 func decode(file string, data []byte) (objects []object, messages []Message, broken bool) {
 	d := &decoder{file: file}
 	for _, doc := range split(data) {
+		d.first = doc.line
 		json, root, problem := doc.parse()
 		switch {
 		case problem != nil:
@@ -67,8 +69,11 @@ func decode(file string, data []byte) (objects []object, messages []Message, bro
 	return d.objects, d.messages, d.broken
 }
 
+// at turns a line of the current document into one of the file.
+func (d *decoder) at(line int) int { return d.first + line - 1 }
+
 func (d *decoder) warn(line int, text string) {
-	d.messages = append(d.messages, Message{File: d.file, Line: line, Text: text})
+	d.messages = append(d.messages, Message{File: d.file, Line: d.at(line), Text: text})
 }
 
 func (d *decoder) fail(line int, text string) {
@@ -139,7 +144,7 @@ func (d *decoder) object(data []byte, root *yamlnode.Node, into metav1.Object) {
 	if secret, ok := into.(*corev1.Secret); ok {
 		mergeStringData(secret)
 	}
-	d.objects = append(d.objects, object{kind: kindOf(into), line: root.Line, value: into})
+	d.objects = append(d.objects, object{kind: kindOf(into), line: d.at(root.Line), value: into})
 }
 
 // typeError says which field has the wrong type. Values are left out: they could be secret.

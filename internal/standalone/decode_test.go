@@ -1,6 +1,7 @@
 package standalone
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -117,6 +118,28 @@ func TestDecode(t *testing.T) {
 			}
 			if strings.Contains(strings.Join(gotMessages, "\n"), "swordfish") {
 				t.Errorf("a message quotes a secret: %v", gotMessages)
+			}
+		})
+	}
+}
+
+func TestHostileDocumentsCostOnlyThemselves(t *testing.T) {
+	bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+	for i := 1; i < 12; i++ {
+		bomb += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10), ", "))
+	}
+	for name, hostile := range map[string]string{
+		"aliases that grow":      bomb,
+		"an alias to itself":     "a: &a [*a]\n",
+		"deep nesting":           strings.Repeat("[", 100_000) + "\n",
+		"deep nesting, closed":   "a: " + strings.Repeat("[", 9_000) + strings.Repeat("]", 9_000) + "\n",
+		"bytes that are no text": "a: \xff\xfe\x00\n",
+		"very many documents":    strings.Repeat("---\n", 20_000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, _, _ := decode("f.yaml", []byte(hostile+"---\n"+goodRoute))
+			if len(objects) != 1 || objects[0].identity() != "LLMRoute default/good" {
+				t.Errorf("the good document beside it was read as %v", objects)
 			}
 		})
 	}

@@ -2,7 +2,6 @@ package standalone
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -28,8 +27,8 @@ func (m Message) String() string {
 
 // document is one YAML document of a file.
 type document struct {
-	line int    // where it begins
-	text []byte // with as many empty lines before it as the file has, so that a parser counts the lines of the file
+	line int // of the file, where the text begins; the separator belongs to it
+	text []byte
 }
 
 // split cuts a file into its documents at the lines that begin with "---". A damaged document does not hide the next.
@@ -39,8 +38,7 @@ func split(data []byte) []document {
 	begin, beginLine, line, at := 0, 1, 1, 0
 	cut := func(end int) {
 		if len(bytes.TrimSpace(data[begin:end])) > 0 {
-			text := append(bytes.Repeat([]byte("\n"), beginLine-1), data[begin:end]...)
-			docs = append(docs, document{line: beginLine, text: text})
+			docs = append(docs, document{line: beginLine, text: data[begin:end]})
 		}
 		begin, beginLine = end, line
 	}
@@ -61,6 +59,7 @@ func isSeparator(line []byte) bool {
 }
 
 // parse returns the document as JSON and as nodes that know their lines. Both are empty where there is nothing in it.
+// Lines count from the document's own first line, also that of a problem.
 func (d document) parse() (json []byte, root *yamlnode.Node, problem *Message) {
 	var parsed yamlnode.Node
 	if err := yamlnode.Unmarshal(d.text, &parsed); err != nil {
@@ -84,14 +83,13 @@ var lineInError = regexp.MustCompile(`line (\d+)`)
 
 // syntaxError says where the YAML is wrong. What the parser quotes is left out: it could be part of a secret.
 func (d document) syntaxError(err error) *Message {
-	m := &Message{Line: d.line, Text: "The document is not valid YAML near this line; it is ignored."}
+	m := &Message{Line: 1, Text: "The document is not valid YAML near this line; it is ignored."}
 	if found := lineInError.FindStringSubmatch(err.Error()); found != nil {
-		if line, convErr := strconv.Atoi(found[1]); convErr == nil && line >= d.line {
+		if line, convErr := strconv.Atoi(found[1]); convErr == nil {
 			m.Line = line
 		}
 	}
-	var types *yamlnode.TypeError
-	if strings.Contains(err.Error(), "already set in map") || strings.Contains(err.Error(), "already defined") || errors.As(err, &types) {
+	if strings.Contains(err.Error(), "already set in map") {
 		m.Text = "A key is set twice in one object; the document is ignored."
 	}
 	return m
