@@ -53,14 +53,16 @@ type compiling struct {
 	clock   clock.PassiveClock
 
 	salt        []byte
-	failedSince time.Time // since when Secrets cannot be read; zero while all can
+	saltGone    atomic.Bool // somebody deleted the Secret that we had it from
+	failedSince time.Time   // since when Secrets cannot be read; zero while all can
 
 	latest atomic.Pointer[compilation]
 	mu     sync.Mutex
 	base   *compiler.ShardSet // what the next compile's shards are made relative to
 
-	// after is told of each compilation: routes and pins whose status may differ, in order.
-	after func(routes, pins []types.NamespacedName)
+	// compiled is called after each compilation, and then changed with the routes and pins whose status may differ.
+	compiled func()
+	changed  func(routes, pins []types.NamespacedName)
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -95,10 +97,8 @@ func (c *compiling) Start(ctx context.Context) error {
 
 // compile makes one compilation of what is. Where it must be done again without a change it says after how long.
 func (c *compiling) compile(ctx context.Context) (again time.Duration, err error) {
-	if c.salt == nil {
-		if c.salt, err = salt(ctx, c.writer, c.reader, c.options.Namespace); err != nil {
-			return time.Second, err
-		}
+	if err = c.keepSalt(ctx); err != nil {
+		return time.Second, err
 	}
 	snapshot, wanted := c.world.snapshot()
 	if err = c.fetcher.fill(ctx, &snapshot, wanted); err == nil {
@@ -121,8 +121,24 @@ func (c *compiling) compile(ctx context.Context) (again time.Duration, err error
 		string(compiler.KindSecret): len(snapshot.Secrets), string(compiler.KindConfigMap): len(snapshot.ConfigMaps),
 		string(compiler.KindService): len(snapshot.Services),
 	})
-	c.after(next.changedFrom(c.latest.Swap(next)))
+	last := c.latest.Swap(next)
+	c.compiled()
+	c.changed(next.changedFrom(last))
 	return again, err
+}
+
+// keepSalt reads the salt once, and puts it back where it is deleted.
+func (c *compiling) keepSalt(ctx context.Context) error {
+	if c.salt != nil && !c.saltGone.Load() {
+		return nil
+	}
+	stored, err := salt(ctx, c.writer, c.reader, c.options.Namespace, c.salt)
+	if err != nil {
+		return err
+	}
+	c.salt = stored
+	c.saltGone.Store(false)
+	return nil
 }
 
 // build compiles a snapshot and indexes what comes of it.

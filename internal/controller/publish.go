@@ -23,7 +23,7 @@ import (
 // table.ShardName, the namespace the manager's.
 const (
 	TableSecretType corev1.SecretType = "spillway.dev/table"
-	TableKey                          = "table.json.gz"
+	TableKey        string            = "table.json.gz"
 )
 
 // Waits between tries to publish what could not be written.

@@ -20,18 +20,21 @@ const (
 	saltBytes      = 32
 )
 
-// salt returns the salt and creates it where there is none. Of several replicas that try, one creates it and all read the
-// same. A Secret without a usable salt is an error: somebody has to look at it.
-func salt(ctx context.Context, writer client.Writer, reader client.Reader, namespace string) ([]byte, error) {
+// salt returns the salt that is stored. Where there is none it stores the one that is in use, or a new one. Of several
+// replicas that try, one creates it and all read the same. A Secret without a usable salt is an error: somebody has to look
+// at it.
+func salt(ctx context.Context, writer client.Writer, reader client.Reader, namespace string, inUse []byte) ([]byte, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: SaltSecretName}
 	stored := &corev1.Secret{}
 	err := reader.Get(ctx, key, stored)
 	if apierrors.IsNotFound(err) {
-		fresh := make([]byte, saltBytes)
-		rand.Read(fresh) // never fails
+		if inUse == nil {
+			inUse = make([]byte, saltBytes)
+			rand.Read(inUse) // never fails
+		}
 		created := &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: SaltSecretName, Labels: managedLabels()},
-			Data:       map[string][]byte{SaltKey: fresh},
+			Data:       map[string][]byte{SaltKey: inUse},
 		}
 		if err := writer.Create(ctx, created); err != nil && !apierrors.IsAlreadyExists(err) {
 			return nil, fmt.Errorf("create secret %s: %w", SaltSecretName, err)

@@ -78,12 +78,19 @@ func (s *system) connect(namespace string) {
 	s.world.onRoute = func(key types.NamespacedName) { s.toRoutes.add(key) }
 	s.world.onPin = func(key types.NamespacedName) { s.toPins.add(key) }
 	s.world.onSecret = func(key types.NamespacedName, version string) {
-		if index, ok := table.ShardIndex(key.Name); ok && key.Namespace == namespace {
+		if key.Namespace != namespace {
+			return
+		}
+		if index, ok := table.ShardIndex(key.Name); ok {
 			s.publisher.noticed(index, version)
 		}
+		if key.Name == SaltSecretName && version == "" {
+			s.compiling.saltGone.Store(true)
+			s.world.dirty.raise()
+		}
 	}
-	s.compiling.after = func(routes, pins []types.NamespacedName) {
-		s.publisher.wake.raise()
+	s.compiling.compiled = s.publisher.wake.raise
+	s.compiling.changed = func(routes, pins []types.NamespacedName) {
 		s.toRoutes.add(routes...)
 		s.toPins.add(pins...)
 	}

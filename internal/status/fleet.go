@@ -24,7 +24,7 @@ type Report struct {
 
 // Fleet is what all live reports say together. It is immutable; a nil Fleet has no proxy.
 type Fleet struct {
-	proxies  []proxy // those that count: live and not draining, sorted by pod
+	proxies  []*proxy // those that count: live and not draining, sorted by pod
 	evidence map[table.BackendID]Evidence
 }
 
@@ -65,7 +65,7 @@ func NewFleet(reports []Report) *Fleet {
 	votes := map[table.BackendID][]vote{}
 	for _, r := range reports {
 		if !r.Status.Draining {
-			f.proxies = append(f.proxies, proxy{pod: r.Pod, revisions: revisionsOf(r.Status.Tables)})
+			f.proxies = append(f.proxies, &proxy{pod: r.Pod, revisions: revisionsOf(r.Status.Tables)})
 		}
 		for i := range r.Status.Breakers {
 			b := &r.Status.Breakers[i]
@@ -184,8 +184,8 @@ func (f *Fleet) Serving(shard int, revisions map[table.Revision]bool) int {
 		return 0
 	}
 	n := 0
-	for i := range f.proxies {
-		if revisions[f.proxies[i].revisions[shard]] {
+	for _, p := range f.proxies {
+		if revisions[p.revisions[shard]] {
 			n++
 		}
 	}
@@ -214,12 +214,12 @@ func (f *Fleet) ChangeFrom(earlier *Fleet) Change {
 	if earlier == nil {
 		return Change{All: true}
 	}
-	if !slices.EqualFunc(f.proxies, earlier.proxies, func(a, b proxy) bool { return a.pod == b.pod }) {
+	if !slices.EqualFunc(f.proxies, earlier.proxies, func(a, b *proxy) bool { return a.pod == b.pod }) {
 		return Change{All: true}
 	}
 	var c Change
 	for shard := range table.Shards {
-		if !slices.EqualFunc(f.proxies, earlier.proxies, func(a, b proxy) bool { return a.revisions[shard] == b.revisions[shard] }) {
+		if !slices.EqualFunc(f.proxies, earlier.proxies, func(a, b *proxy) bool { return a.revisions[shard] == b.revisions[shard] }) {
 			c.Shards = append(c.Shards, shard)
 		}
 	}

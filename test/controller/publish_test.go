@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
 	"github.com/spillway-dev/spillway/internal/controller"
@@ -75,6 +76,21 @@ var _ = Describe("Publishing", func() {
 		secret.ResourceVersion, secret.UID, secret.Data = "", "", map[string][]byte{"token": []byte("third")}
 		Expect(admin.Create(ctx, secret)).To(Succeed())
 		Eventually(credential).Should(Equal("Bearer third"))
+	})
+
+	It("puts back the salt that somebody deletes, the same one", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.start(ctx, hooks{})
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.system, Name: controller.SaltSecretName}}
+		stored := func() []byte {
+			_ = admin.Get(ctx, client.ObjectKeyFromObject(secret), secret)
+			return secret.Data[controller.SaltKey]
+		}
+		Eventually(stored).ShouldNot(BeEmpty())
+		salt := stored()
+		Expect(admin.Delete(ctx, secret)).To(Succeed())
+		Eventually(func() error { return admin.Get(ctx, client.ObjectKeyFromObject(secret), secret) }).Should(Succeed())
+		Expect(stored()).To(Equal(salt))
 	})
 
 	It("puts back a shard that somebody deletes or damages", func(ctx context.Context) {
