@@ -207,9 +207,15 @@ func (r *Registry) mergeTie(b *backend, name string, rec Record, now time.Durati
 	}
 	b.merged[name] = struct{}{}
 	theirs, own := b.adoptable(rec, now), b.open[b.leading()]
-	if cmp.Or(cmp.Compare(theirs.until.Round(time.Second), own.until.Round(time.Second)), cmp.Compare(name, b.origin)) <= 0 {
+	beats := cmp.Or(
+		cmp.Compare(theirs.until.Round(time.Second), own.until.Round(time.Second)),
+		cmp.Compare(classOf(theirs.reason), classOf(own.reason)),
+		cmp.Compare(name, b.origin),
+	)
+	if beats <= 0 {
 		return
 	}
+	theirs.until = max(theirs.until, own.until)
 	b.origin, b.since = name, rec.Since
 	b.set(classOf(theirs.reason), theirs)
 	r.changed(false)
