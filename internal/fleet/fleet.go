@@ -110,8 +110,8 @@ func (f *Fleet) Run(ctx context.Context) {
 	defer f.client.close()
 	f.peers.announce()
 	reportSource := &source{
-		what: "proxy reports", client: f.client.spillway, params: f.client.params, resource: reports,
-		namespace: f.cfg.Namespace, clock: f.cfg.Clock, log: f.cfg.Log,
+		client: f.client.spillway, params: f.client.params, resource: reports, namespace: f.cfg.Namespace,
+		clock: f.cfg.Clock, refusals: &refusals{what: "proxy reports", log: f.cfg.Log},
 	}
 	var running sync.WaitGroup
 	running.Go(func() { f.tables.run(ctx, f.client, f.cfg.Namespace) })

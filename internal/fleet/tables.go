@@ -28,11 +28,12 @@ type tables struct {
 // run watches all shards until ctx ends.
 func (t *tables) run(ctx context.Context, c *client, namespace string) {
 	var watches sync.WaitGroup
+	refused := &refusals{what: "table shards", log: t.log}
 	for index := range table.Shards {
 		name := table.ShardName(index)
 		src := &source{
-			what: "table shard " + name, client: c.core, params: c.params, resource: "secrets",
-			namespace: namespace, name: name, clock: t.clock, log: t.log,
+			client: c.core, params: c.params, resource: "secrets",
+			namespace: namespace, name: name, clock: t.clock, refusals: refused,
 		}
 		sink := &shardSink{tables: t, index: index, name: name}
 		watches.Go(func() { src.run(ctx, &corev1.Secret{}, sink) })

@@ -29,17 +29,41 @@ var watchBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1.6, J
 
 // source is one thing that is watched.
 type source struct {
-	what     string // for the log
+	name     string // restricts the watch to one object, so that a Role may name it; empty: all
 	client   rest.Interface
 	params   runtime.ParameterCodec
 	resource string
-	// namespace is the proxy's own; name restricts the watch to one object, so that a Role may name it.
-	namespace, name string
-	clock           clock.WithTicker
-	log             *slog.Logger
+	// namespace is the proxy's own.
+	namespace string
+	clock     clock.WithTicker
+	// refusals is shared by the watches that one permission allows.
+	refusals *refusals
+	refused  bool // belongs to the reflector's goroutine
+}
 
-	mu      sync.Mutex
-	refused bool
+// refusals says once that the server refuses watches, and once that it does so no longer, however many there are.
+type refusals struct {
+	what string
+	log  *slog.Logger
+
+	mu    sync.Mutex
+	count int
+}
+
+func (r *refusals) begin(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.count++; r.count == 1 {
+		r.log.Error("the API server refuses a watch; check the Role of the proxy and the CRDs", "what", r.what, "error", err.Error())
+	}
+}
+
+func (r *refusals) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.count--; r.count == 0 {
+		r.log.Info("the API server allows all watches again", "what", r.what)
+	}
 }
 
 // run keeps sink up to date with the server until ctx ends.
@@ -47,7 +71,7 @@ func (s *source) run(ctx context.Context, example runtime.Object, sink cache.Ref
 	// What the reflector would log is said better by the gate and by settle.
 	quiet := logr.Discard()
 	reflector := cache.NewReflectorWithOptions(s.listWatch(), example, sink, cache.ReflectorOptions{
-		Name: s.what, Logger: &quiet, Backoff: &watchBackoff,
+		Name: s.resource, Logger: &quiet, Backoff: &watchBackoff,
 	})
 	reflector.RunWithContext(klog.NewContext(ctx, quiet))
 }
@@ -73,19 +97,16 @@ func (s *source) request(opts *metav1.ListOptions) *rest.Request {
 	return s.client.Get().Namespace(s.namespace).Resource(s.resource).VersionedParams(opts, s.params)
 }
 
-// settle says once that the server refuses this watch, and once that it does so no longer, and slows the asking down.
+// settle takes note of a refusal, or of its end, and slows the asking down while it lasts.
 func (s *source) settle(ctx context.Context, err error) error {
 	refused := apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err)
-	s.mu.Lock()
-	changed := refused != s.refused && (refused || err == nil)
-	if changed {
-		s.refused = refused
-	}
-	s.mu.Unlock()
-	if changed && refused {
-		s.log.Error("the API server refuses a watch; check the Role of the proxy and the CRDs", "what", s.what, "error", err.Error())
-	} else if changed {
-		s.log.Info("the API server allows the watch again", "what", s.what)
+	switch {
+	case refused && !s.refused:
+		s.refused = true
+		s.refusals.begin(err)
+	case err == nil && s.refused:
+		s.refused = false
+		s.refusals.end()
 	}
 	if refused {
 		select {

@@ -78,7 +78,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	tokens, err = kubernetes.NewForConfig(config)
 	Expect(err).NotTo(HaveOccurred())
-	for _, file := range []string{"rbac/namespace.yaml", "rbac/proxy.yaml", "policy/report.yaml"} {
+	for _, file := range []string{"rbac/namespace.yaml", "rbac/proxy.yaml", "rbac/proxy_role.yaml", "policy/report.yaml"} {
 		apply(ctx, file)
 	}
 })
