@@ -47,6 +47,7 @@ func newCompilation(s Snapshot, now time.Time) *compilation {
 // reader reads objects one by one. It remembers what recurs in many of them, so each goroutine has its own.
 type reader struct {
 	*Snapshot
+	scratch    v1alpha1.LLMRoute // the route that is being read, with the constant defaults
 	identifier *identifier
 	durations  map[v1alpha1.Duration]parsedDuration // a few spellings recur in every route
 	bundles    map[Reference]pemVerdict             // verdicts on CA bundles and client pairs, many routes share one

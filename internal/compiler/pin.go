@@ -228,7 +228,7 @@ func (p *pinDraft) matchSelector(inNamespace []*routeDraft) {
 
 func (p *pinDraft) matches(d *routeDraft) {
 	p.verdict.MatchedRoutes = append(p.verdict.MatchedRoutes, d.verdict.Key.Name)
-	if d.hasBackend(p.spec.Backend) {
+	if d.verdict.Backend(p.spec.Backend) != nil {
 		p.matched = append(p.matched, d)
 	} else {
 		p.verdict.MissingIn = append(p.verdict.MissingIn, d.verdict.Key.Name)

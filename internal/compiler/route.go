@@ -21,7 +21,7 @@ const (
 // routeDraft is a route on its way into the table.
 type routeDraft struct {
 	reader  *reader
-	spec    *v1alpha1.LLMRouteSpec // a copy, with the constant defaults
+	spec    *v1alpha1.LLMRouteSpec // with the constant defaults; nil once it is read
 	labels  labels.Set
 	verdict *RouteVerdict
 	// entry of the table; nil where there is none: the model is not known or belongs to another route.
@@ -49,12 +49,11 @@ var routeRules = []func(*routeDraft){
 
 // readRoute makes the draft of a route. position is its place in the Snapshot.
 func (r *reader) readRoute(object *v1alpha1.LLMRoute, position int) *routeDraft {
-	withDefaults := &v1alpha1.LLMRoute{}
-	object.Spec.DeepCopyInto(&withDefaults.Spec)
-	withDefaults.Default()
+	object.Spec.DeepCopyInto(&r.scratch.Spec)
+	r.scratch.Default()
 	d := &routeDraft{
 		reader: r,
-		spec:   &withDefaults.Spec,
+		spec:   &r.scratch.Spec,
 		labels: object.Labels,
 		verdict: &RouteVerdict{
 			Key:        types.NamespacedName{Namespace: object.Namespace, Name: object.Name},
@@ -78,6 +77,7 @@ func (r *reader) readRoute(object *v1alpha1.LLMRoute, position int) *routeDraft 
 	if d.noModel {
 		d.entry = nil
 	}
+	d.spec = nil
 	return d
 }
 
@@ -93,7 +93,6 @@ func writable(t time.Time) time.Time {
 // undecodableRoute is the draft of a route that exists and cannot be read.
 func undecodableRoute(u Undecodable) *routeDraft {
 	d := &routeDraft{
-		spec:    &v1alpha1.LLMRouteSpec{},
 		verdict: &RouteVerdict{Key: u.Key, Generation: u.Generation},
 	}
 	d.refuse(v1alpha1.ReasonInvalidSpec, "", undecodableMessage(u))
@@ -169,16 +168,6 @@ func (d *routeDraft) readChain() {
 		d.verdict.Problems = append(d.verdict.Problems, b.verdict.Problems...)
 	}
 	d.entry.Chain = chain[:usable:usable]
-}
-
-// hasBackend says whether the chain, as written, names the backend.
-func (d *routeDraft) hasBackend(name string) bool {
-	for i := range d.spec.Chain {
-		if d.spec.Chain[i].Name == name {
-			return true
-		}
-	}
-	return false
 }
 
 // isControl says whether a character can break a line, a header or a terminal.
