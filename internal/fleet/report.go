@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
@@ -150,11 +151,19 @@ func tellsTheSame(a, b *v1alpha1.ProxyReportStatus) bool {
 	if a.Ready != b.Ready || a.Draining != b.Draining || !slices.Equal(a.Tables, b.Tables) {
 		return false
 	}
-	return slices.EqualFunc(a.Breakers, b.Breakers, func(x, y v1alpha1.BreakerReport) bool {
-		sameEndpoints := slices.EqualFunc(x.Endpoints, y.Endpoints, func(p, q v1alpha1.EndpointReport) bool {
-			return p.Endpoint == q.Endpoint
-		})
-		return sameEndpoints && x.ID == y.ID && x.State == y.State && x.Reason == y.Reason && x.Epoch == y.Epoch &&
-			x.Saturations == y.Saturations && x.Failures == y.Failures && x.LastGood == y.LastGood && x.Message == y.Message
-	})
+	return slices.EqualFunc(a.Breakers, b.Breakers, sameEvidence)
+}
+
+func sameEvidence(a, b v1alpha1.BreakerReport) bool {
+	a.Remaining, b.Remaining = "", ""
+	a.Endpoints, b.Endpoints = withoutTime(a.Endpoints), withoutTime(b.Endpoints)
+	return equality.Semantic.DeepEqual(a, b)
+}
+
+func withoutTime(endpoints []v1alpha1.EndpointReport) []v1alpha1.EndpointReport {
+	out := slices.Clone(endpoints)
+	for i := range out {
+		out[i].Remaining = ""
+	}
+	return out
 }
