@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -16,8 +17,12 @@ import (
 // AssetsVariable names the environment variable that points to etcd, kube-apiserver and kubectl.
 const AssetsVariable = "KUBEBUILDER_ASSETS"
 
-// startStopTimeout bounds the start and the stop of etcd and of the API server, generously: the machine may be busy.
-const startStopTimeout = 2 * time.Minute
+const (
+	// startTimeout bounds the start of etcd and of the API server, generously: the machine may be busy.
+	startTimeout = 2 * time.Minute
+	// stopTimeout is how long they may take to end before they are killed. An API server with watchers would take a minute.
+	stopTimeout = 2 * time.Second
+)
 
 // controlPlane is a real etcd and a real kube-apiserver with RBAC, on loopback.
 type controlPlane struct {
@@ -45,10 +50,10 @@ func startControlPlane(dir string) (*controlPlane, error) {
 		return nil, err
 	}
 	c.plane.Etcd = &envtest.Etcd{Path: filepath.Join(assets, "etcd"), DataDir: etcdData,
-		StartTimeout: startStopTimeout, StopTimeout: startStopTimeout}
+		StartTimeout: startTimeout, StopTimeout: stopTimeout}
 	// A folder of our own for certificates lets the API server stop and come back as the same one.
 	c.plane.APIServer = &envtest.APIServer{Path: filepath.Join(assets, "kube-apiserver"), CertDir: certs,
-		StartTimeout: startStopTimeout, StopTimeout: startStopTimeout}
+		StartTimeout: startTimeout, StopTimeout: stopTimeout}
 	if err := c.logTo(filepath.Join(dir, "logs")); err != nil {
 		return nil, err
 	}
@@ -117,7 +122,16 @@ func (c *controlPlane) ready(ctx context.Context) error {
 	})
 }
 
-func (c *controlPlane) stop() error { return c.plane.Stop() }
+// stop ends the API server and etcd.
+func (c *controlPlane) stop() error { return errors.Join(c.stopAPIServer(), c.plane.Etcd.Stop()) }
+
+func (c *controlPlane) stopAPIServer() error {
+	err := c.plane.APIServer.Stop()
+	if err != nil && strings.Contains(err.Error(), "timeout waiting for process") { // it was killed then
+		return nil
+	}
+	return err
+}
 
 // Eventually calls f until it returns no error or ctx ends; then it returns f's last error with the reason.
 func Eventually(ctx context.Context, f func() error) error {

@@ -106,6 +106,62 @@ func (p *Process) await(ctx context.Context, ready <-chan struct{}, what string)
 	}
 }
 
+// Supervised is a program that is started again when it ends by itself, as a kubelet would.
+type Supervised struct {
+	spec    spec
+	mu      sync.Mutex
+	current *Process
+	stopped bool
+}
+
+// restartAfter is how long a program that has ended stays ended.
+const restartAfter = time.Second
+
+func supervise(s spec) (*Supervised, error) {
+	p, err := start(s)
+	if err != nil {
+		return nil, err
+	}
+	v := &Supervised{spec: s, current: p}
+	go v.watch(p)
+	return v, nil
+}
+
+func (v *Supervised) watch(p *Process) {
+	for {
+		<-p.Done()
+		time.Sleep(restartAfter)
+		v.mu.Lock()
+		if v.stopped {
+			v.mu.Unlock()
+			return
+		}
+		if next, err := start(v.spec); err == nil { // else the next round tries again
+			v.current, p = next, next
+		}
+		v.mu.Unlock()
+	}
+}
+
+// PID of the program that runs now.
+func (v *Supervised) PID() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.current.PID()
+}
+
+// Stop ends the program for good, see Process.Stop. One that has ended by itself just now is no error.
+func (v *Supervised) Stop(grace time.Duration) error {
+	v.mu.Lock()
+	v.stopped = true
+	p := v.current
+	v.mu.Unlock()
+	if !p.Running() {
+		return nil
+	}
+	return p.Stop(grace)
+}
+
 // tail returns the end of the program's log.
 func (p *Process) tail() []byte {
 	const keep = 2000

@@ -45,7 +45,7 @@ type Options struct {
 type Stack struct {
 	Options
 	Backends map[string]*Backend
-	Manager  *Process
+	Manager  *Supervised
 	Proxies  []*Proxy
 
 	plane *controlPlane
@@ -116,25 +116,23 @@ func (s *Stack) Stop() error {
 	var errs []error
 	var wg sync.WaitGroup
 	var mu sync.Mutex
-	stop := func(p *Process) {
-		if p == nil || !p.Running() {
-			return
-		}
+	stop := func(stop func(time.Duration) error) {
 		wg.Go(func() {
-			if err := p.Stop(stopGrace); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				errs = append(errs, err)
-			}
+			err := stop(stopGrace)
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
 		})
 	}
 	for _, p := range s.Proxies {
-		stop(p.Process)
+		stop(p.Stop)
 	}
 	wg.Wait()
-	stop(s.Manager)
+	if s.Manager != nil {
+		stop(s.Manager.Stop)
+	}
 	for _, b := range s.Backends {
-		stop(b.Process)
+		stop(b.Stop)
 	}
 	wg.Wait()
 	if s.plane != nil {
@@ -154,8 +152,8 @@ func (s *Stack) AddUser(name string, groups ...string) (*User, error) {
 	return s.plane.addUser(name, groups...)
 }
 
-// StopAPIServer ends the API server; etcd keeps its data.
-func (s *Stack) StopAPIServer() error { return s.plane.plane.APIServer.Stop() }
+// StopAPIServer ends the API server, without warning where watchers keep it from ending well; etcd keeps its data.
+func (s *Stack) StopAPIServer() error { return s.plane.stopAPIServer() }
 
 // StartAPIServer starts it again at the same address.
 func (s *Stack) StartAPIServer(ctx context.Context) error {
@@ -189,7 +187,7 @@ func (s *Stack) StartManager(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.Manager, err = start(spec{name: "manager", path: s.binary("manager"), logDir: s.logs(), args: []string{
+	s.Manager, err = supervise(spec{name: "manager", path: s.binary("manager"), logDir: s.logs(), args: []string{
 		"--kubeconfig", user.Kubeconfig, "--namespace", Namespace, "--leader-elect",
 		"--metrics-bind-address", "127.0.0.1:0", "--health-probe-bind-address", "127.0.0.1:0",
 	}})
@@ -251,7 +249,7 @@ func (s *Stack) ApplyRoute(ctx context.Context, manifest string) error {
 
 // Ended receives the first program of the stack that ends by itself.
 func (s *Stack) Ended() <-chan *Process {
-	running := []*Process{s.Manager}
+	var running []*Process // the manager is started again
 	for _, p := range s.Proxies {
 		running = append(running, p.Process)
 	}

@@ -18,7 +18,9 @@ func (s *Story) entry(backend, regime string) string {
 }
 
 // route renders the route with its chain in the given order.
-func (s *Story) route(chain ...string) string {
+func (s *Story) route(chain ...string) string { return s.routeCoolingFor(cooldown, chain...) }
+
+func (s *Story) routeCoolingFor(cooldown time.Duration, chain ...string) string {
 	regimes := map[string]string{"tower": "contended", "hosted": "hosted"}
 	var entries strings.Builder
 	for _, backend := range chain {

@@ -32,7 +32,7 @@ func (s *Story) aPlayerPinsTheRoute() {
 	s.that("on another route the same user is refused", err, HaveOccurred())
 	fmt.Fprintf(s.out, "\n  $ kubectl apply -f not-mine.yaml # as gamer\n  %s\n", lastLine(err))
 	s.that("  ... with a message that names the missing permission", err.Error(),
-		And(ContainSubstring("pin"), ContainSubstring("llmroutes/work"), ContainSubstring("gamer")))
+		And(ContainSubstring("pin"), ContainSubstring("llmroutes.spillway.dev/work"), ContainSubstring("gamer")))
 }
 
 // applyWhenAllowed applies a pin as gamer. A binding takes a moment to reach the API server's authorizer.
@@ -119,7 +119,9 @@ func (s *Story) aPinLetsTheTowerRest() {
 	s.showRoutes()
 }
 
+// lastLine is the last line of what kubectl said.
 func lastLine(err error) string {
-	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
+	_, said, _ := strings.Cut(err.Error(), "exit status 1: ")
+	lines := strings.Split(strings.TrimSpace(said), "\n")
 	return lines[len(lines)-1]
 }

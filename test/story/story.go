@@ -16,7 +16,7 @@ import (
 
 // patience is how long the story waits for something that the product does by itself. It bounds a failure, nothing is
 // measured by it.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // What a stack needs for the story: these simulated backends, and answers that are long enough to outlast an edit.
 const Tokens = 100

@@ -70,6 +70,11 @@ func (s *Story) theManagerIsStopped() {
 }
 
 func (s *Story) theAPIServerIsStopped() {
+	const outlastsTheRestart = 20 * time.Second
+	_, err := s.admin.Apply(s.ctx, s.routeCoolingFor(outlastsTheRestart, "tower", "hosted"))
+	s.must(err)
+	s.note("the cooldown is now %s", outlastsTheRestart)
+	s.soon("all three proxies serve that", s.programmed, Equal("True"))
 	s.must(s.stack.StopAPIServer())
 	s.note("the API server has stopped")
 	for number, p := range s.stack.Proxies {
@@ -81,15 +86,29 @@ func (s *Story) theAPIServerIsStopped() {
 	}
 	s.that("  ... and sticks", s.call(s.proxy(1)).states(), Equal([]string{"attempt hosted", "upstream_started hosted"}))
 
+	s.setMode("tower", "idle")
+
 	s.must(s.stack.StartAPIServer(s.ctx))
 	s.note("the API server is back")
 	s.soon("what proxy 1 learned meanwhile reaches the others: kubectl says Saturated", s.field(".status.state"), Equal("Saturated"))
 	s.soon("  ... on all three proxies", s.field(`.status.backends[?(@.name=="tower")].proxies`), Equal("3/3"))
 	s.showRoutes()
-	s.setMode("tower", "idle")
 	s.soon("and at last Healthy again", s.field(".status.state"), Equal("Healthy"))
 	s.soon("  ... served by the tower through every proxy", s.allServed, Equal("tower tower tower"))
+	s.soon("every route is Ready", s.allReady, Equal("True True"))
 	s.showRoutes()
+}
+
+// programmed says whether every live proxy serves the route as it was last written.
+func (s *Story) programmed() (string, error) {
+	out, err := s.admin.Kubectl(s.ctx, "get", "llmroute", "default", "-n", namespace, "-o",
+		`jsonpath={.metadata.generation} {.status.conditions[?(@.type=="Programmed")].observedGeneration} {.status.conditions[?(@.type=="Programmed")].status}`)
+	var generation, observed int64
+	var status string
+	if _, scanErr := fmt.Sscan(out, &generation, &observed, &status); err != nil || scanErr != nil || observed != generation {
+		return "", err
+	}
+	return status, nil
 }
 
 // allServed makes one call through each proxy and says who answered.
@@ -103,4 +122,8 @@ func (s *Story) allServed() (string, error) {
 		names += " " + name
 	}
 	return names[1:], nil
+}
+
+func (s *Story) allReady() (string, error) {
+	return s.admin.Kubectl(s.ctx, "get", "llmroutes", "-A", "-o", `jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}`)
 }
