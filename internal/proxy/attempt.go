@@ -96,7 +96,7 @@ func (a *attempt) suspect(o *Outcome) {
 	}
 	waited := time.Since(a.began)
 	if !a.token && waited >= breaker.SuspicionAfter && (a.slow == 0 || waited < a.slow) {
-		a.x.p.cfg.Breakers.Suspect(a.backend.ID, a.x.endpoint.Path())
+		a.x.p.cfg.Breakers.Suspect(a.backend.ID, a.x.path())
 	}
 }
 

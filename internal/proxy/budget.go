@@ -50,7 +50,7 @@ func (b *budget) share(now time.Time, others int) time.Duration {
 }
 
 // callersBudget returns the route's budget, shortened by what the caller asked for. It is never longer.
-func callersBudget(h http.Header, began, wall time.Time, routes time.Duration) (time.Duration, *openai.Error) {
+func callersBudget(h http.Header, wall time.Time, routes time.Duration) (time.Duration, *openai.Error) {
 	total := routes
 	for _, name := range []string{headerDeadline, headerTimeout} {
 		text := strings.TrimSpace(h.Get(name))

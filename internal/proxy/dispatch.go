@@ -71,7 +71,7 @@ func (x *exchange) ask(i int) (outcome Outcome, asked bool) {
 		if x.plan.AllOpen {
 			mode = breaker.LastResort
 		}
-		permit, ok := x.p.cfg.Breakers.Admit(backend.ID, x.endpoint.Path(), mode)
+		permit, ok := x.p.cfg.Breakers.Admit(backend.ID, x.path(), mode)
 		if !ok {
 			return outcome, asked
 		}

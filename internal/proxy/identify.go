@@ -59,7 +59,7 @@ func resolve(x *exchange) *failure {
 		return failed(&openai.Error{Code: openai.CodeModelUnavailable,
 			Message: "the route of this model has no usable backend; the conditions of the LLMRoute say why"})
 	}
-	total, err := callersBudget(x.r.Header, x.began, x.p.cfg.Now(), x.route.Timeouts.Request)
+	total, err := callersBudget(x.r.Header, x.p.cfg.Now(), x.route.Timeouts.Request)
 	if err != nil {
 		return failed(err)
 	}
@@ -101,7 +101,7 @@ func makePlan(x *exchange) *failure {
 	hint := x.r.Header.Get(headerHint)
 	x.plan = plan.Make(plan.Input{
 		Route: x.route, Hint: hint, Now: x.p.cfg.Now(), PromptTokens: promptTokens(x.body),
-		View: func(b *table.Backend) breaker.View { return x.p.cfg.Breakers.View(b.ID, x.endpoint.Path()) },
+		View: func(b *table.Backend) breaker.View { return x.p.cfg.Breakers.View(b.ID, x.path()) },
 	})
 	x.log.Hint, x.log.HintApplied = plan.CleanHint(hint), string(x.plan.Preference)
 	x.reason = string(x.plan.Reason)

@@ -51,6 +51,9 @@ type exchange struct {
 	outside time.Duration // spent on backends, the queue and the caller's own sending
 }
 
+// path is the endpoint's path, which the breakers know it by. The caller's is the same, or there would be no endpoint.
+func (x *exchange) path() string { return x.r.URL.Path }
+
 // tried is one attempt that ended without an answer for the caller.
 type tried struct {
 	backend *table.Backend

@@ -81,7 +81,7 @@ func readOn(buf []byte, body io.Reader, limit int64, l *lease) ([]byte, error) {
 			buf, err = grown(buf, min(2*int64(cap(buf)), limit+1), l)
 		}
 	}
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = nil
 	}
 	return buf, err
@@ -139,7 +139,7 @@ func (d *damageReader) Read(p []byte) (int, error) {
 		d.r = r
 	}
 	n, err := d.r.Read(p)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		err = errDamaged{err}
 	}
 	return n, err

@@ -68,7 +68,8 @@ func withBody(o Outcome, body []byte) Outcome {
 func (a *attempt) deliver(body []byte, model openai.Span) Outcome {
 	x := a.x
 	if x.route.ResponseModel == table.ModelLogical {
-		body = openai.AppendReplaced(nil, body, model, openai.Quote(x.route.Model))
+		name := x.quotedModel()
+		body = openai.AppendReplaced(make([]byte, 0, len(body)+len(name)), body, model, name)
 	}
 	if !x.stream {
 		a.started()

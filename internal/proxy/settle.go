@@ -95,7 +95,7 @@ func (x *exchange) untried() *openai.Error {
 // be asked again.
 func (x *exchange) openBreakers() (saturated bool, wait time.Duration) {
 	look := func(b *table.Backend) {
-		v := x.p.cfg.Breakers.View(b.ID, x.endpoint.Path())
+		v := x.p.cfg.Breakers.View(b.ID, x.path())
 		if !v.Usable {
 			saturated = saturated || v.Reason.Saturation()
 			wait = shorter(wait, v.Remaining)

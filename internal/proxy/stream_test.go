@@ -370,7 +370,9 @@ func TestStreamsThatBreakAreToldSo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := says(t, sseHead, c("b"), fin, done)
 			route := newRoute(newUpstream(t, func(_ int, w *wire) { tc.script(w) }), b)
-			route.Timeouts.Idle = 200 * time.Millisecond
+			if tc.wantCode == "stream_idle" {
+				route.Timeouts.Idle = 100 * time.Millisecond
+			}
 			r := newRig(t, route)
 			got := r.post(streamed)
 			rest, ok := strings.CutPrefix(events(got.body), c("one"))

@@ -21,33 +21,42 @@ func transportOutcome(err error) Outcome {
 	return Outcome{Class: Failed, Transport: true, Cause: describe(err)}
 }
 
+// words for errors that can be told by comparing, in the order in which they are looked for.
+var words = [...]struct {
+	err  error
+	says string
+}{
+	{errForbiddenAddress, "its address is link-local, loopback or unspecified and not allowed by --allow-cidr"},
+	{errAnswerTooLarge, "larger than the limit"},
+	{syscall.ECONNREFUSED, "connection refused"},
+	{syscall.ECONNRESET, "connection reset"},
+	{syscall.EPIPE, "connection reset"},
+	{io.EOF, "connection closed early"},
+	{io.ErrUnexpectedEOF, "connection closed early"},
+	{context.Canceled, "cancelled"},
+}
+
 // describe says in our own words what went wrong between this proxy and a backend. The errors of net and net/http name
 // hosts and addresses, so their text is never used.
 func describe(err error) string {
 	var dns *net.DNSError
-	var network net.Error
 	var encoding errEncoding
 	var damaged errDamaged
 	switch {
-	case errors.Is(err, errForbiddenAddress):
-		return "its address is link-local, loopback or unspecified and not allowed by --allow-cidr"
 	case errors.As(err, &dns):
 		return "name resolution failed"
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return "connection refused"
-	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return "connection reset"
-	case errors.Is(err, errAnswerTooLarge):
-		return "larger than the limit"
 	case errors.As(err, &encoding), errors.As(err, &damaged):
 		return "its Content-Encoding cannot be decoded"
 	case isTLS(err):
 		return "TLS handshake failed"
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return "connection closed early"
-	case errors.Is(err, context.Canceled):
-		return "cancelled"
-	case errors.As(err, &network) && network.Timeout():
+	}
+	for _, w := range words {
+		if errors.Is(err, w.err) {
+			return w.says
+		}
+	}
+	var network net.Error
+	if errors.As(err, &network) && network.Timeout() {
 		return "connect timeout"
 	}
 	return "transport error"

@@ -177,11 +177,10 @@ func (u *upstream) read(first part, body io.Reader) {
 func (u *upstream) readWhole(prefix []byte, err error, body io.Reader, length int64) ([]byte, error) {
 	data := make([]byte, len(prefix), max(int64(len(prefix)), min(length, u.limit))+1)
 	copy(data, prefix)
-	switch err {
-	case nil:
-	case io.EOF:
+	if errors.Is(err, io.EOF) {
 		return data, nil
-	default:
+	}
+	if err != nil {
 		return data, err
 	}
 	rest, err := readOn(data, body, u.limit, nil)
