@@ -144,6 +144,11 @@ type BreakerReport struct {
 	// +optional
 	Message string `json:"message,omitempty"`
 
+	// endpoint is the one that last failed, such as "embeddings": whoever probes asks in its dialect. Empty where none is known.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Endpoint string `json:"endpoint,omitempty"`
+
 	// endpoints of this backend that are passed over after a 404, 405 or 501.
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=map
