@@ -236,6 +236,7 @@ type Table struct {
 	byModel map[string]*Route
 	byKey   map[string]*Route
 	models  []string
+	routes  []*Route // sorted by key
 }
 
 // New indexes routes. Where two claim one model the better claim (Beats) serves it; the other stays reachable by key.
@@ -249,6 +250,10 @@ func New(routes []*Route) *Table {
 		}
 	}
 	t.models = slices.Sorted(maps.Keys(t.byModel))
+	t.routes = make([]*Route, 0, len(t.byKey))
+	for _, key := range slices.Sorted(maps.Keys(t.byKey)) {
+		t.routes = append(t.routes, t.byKey[key])
+	}
 	return t
 }
 
@@ -261,7 +266,5 @@ func (t *Table) ByKey(key string) *Route { return t.byKey[key] }
 // Models returns the logical names, sorted. The slice must not be changed.
 func (t *Table) Models() []string { return t.models }
 
-// Routes returns all routes, sorted by key.
-func (t *Table) Routes() []*Route {
-	return slices.SortedFunc(maps.Values(t.byKey), func(a, b *Route) int { return strings.Compare(a.Key(), b.Key()) })
-}
+// Routes returns all routes, sorted by key. The slice must not be changed.
+func (t *Table) Routes() []*Route { return t.routes }
