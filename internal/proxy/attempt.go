@@ -138,7 +138,7 @@ func (a *attempt) send() error {
 	}
 	body := x.envelope.Splice(x.body, a.backend.Model)
 	header := x.toBackend(a.backend)
-	a.up.transport, a.up.limit = tr, x.p.cfg.MaxAnswer
+	a.up.transport, a.up.limit, a.up.fault = tr, x.p.cfg.MaxAnswer, x.p.reportPanic
 	a.up.request = func(ctx context.Context) *http.Request { return newRequest(ctx, target, header, body) }
 	a.up.start(&x.p.background)
 	return nil

@@ -100,6 +100,7 @@ func (x *exchange) pause(d time.Duration) bool {
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+	x.outside += d
 	for {
 		select {
 		case <-timer.C:

@@ -18,7 +18,7 @@ func (p *Proxy) listModels(w http.ResponseWriter, r *http.Request) {
 func (p *Proxy) showModel(w http.ResponseWriter, r *http.Request) {
 	id := strings.TrimPrefix(r.URL.Path, "/v1/models/")
 	if p.cfg.Store.Load().ByModel(id) == nil {
-		p.refuse(w, r, &openai.Error{Code: openai.CodeModelNotFound, Param: "model",
+		p.refuse(w, r, informationEndpoint, &openai.Error{Code: openai.CodeModelNotFound, Param: "model",
 			Message: fmt.Sprintf("the model %s does not exist here; GET /v1/models lists those that do", quoted(id))})
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -512,5 +513,30 @@ func TestRecoveryBySyntheticProbe(t *testing.T) {
 	}
 	if !r.counted(`llm_breaker_transitions_total{backend="a",namespace="ns",reason="Failing",to="Open"} 1`) {
 		t.Error("the opening was not counted")
+	}
+}
+
+// Callers more impatient than slowAfter must not hide a silent backend: when one leaves, the proxy asks itself.
+func TestImpatientCallersRaiseSuspicion(t *testing.T) {
+	t.Parallel() // it takes breaker.SuspicionAfter
+	a := newUpstream(t, func(_ int, w *wire) { w.silence() })
+	route := newRoute(a)
+	route.Chain[0].Saturation.SlowAfter = time.Minute
+	r := newRig(t, route)
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { r.breakers.Run(ctx, r.proxy) })
+	defer running.Wait()
+	defer stop()
+	impatient := (breaker.SuspicionAfter + 50*time.Millisecond).Milliseconds()
+	if got := toldBy(t, r.post(streamed, "X-Request-Timeout-Ms", strconv.FormatInt(impatient, 10))); got.Code != "request_deadline_exceeded" {
+		t.Errorf("error %+v", got)
+	}
+	waitFor(t, func() bool { return a.count() == 2 })
+	if body := a.requests()[1].body; !strings.Contains(body, `"max_tokens":1`) {
+		t.Errorf("asked with %s", body)
+	}
+	if learnedBy(r.breakers, "a") != clean {
+		t.Errorf("breaker %+v: nothing is proven yet", learnedBy(r.breakers, "a"))
 	}
 }

@@ -102,7 +102,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, ep openai.Endpoint
 func (x *exchange) finish() {
 	fault := recover()
 	if fault != nil && fault != http.ErrAbortHandler { //nolint:errorlint // net/http compares the panic's value itself
-		x.p.cfg.Log.Error("panic in a request", "id", x.log.RequestID, "type", fmt.Sprintf("%T", fault), "stack", string(debug.Stack()))
+		x.p.reportPanic(fault)
 		x.fail(failed(&openai.Error{Code: openai.CodeInternalError, Message: "this proxy made a mistake"}))
 	}
 	x.caller.stop()
@@ -110,6 +110,12 @@ func (x *exchange) finish() {
 	if x.caller.broken() || fault == http.ErrAbortHandler { //nolint:errorlint // as above
 		panic(http.ErrAbortHandler)
 	}
+}
+
+// reportPanic logs where it happened. The panic's value may hold what a caller or a backend sent, so only its type is
+// named.
+func (p *Proxy) reportPanic(fault any) {
+	p.cfg.Log.Error("panic in a request", "type", fmt.Sprintf("%T", fault), "stack", string(debug.Stack()))
 }
 
 // fail tells the caller why there is no answer: as an error with its status, or as the last event of a stream.

@@ -78,7 +78,7 @@ func (p *Proxy) probe(ctx context.Context, b *table.Backend, ep openai.Endpoint,
 		header["Anthropic-Version"] = []string{"2023-06-01"}
 	}
 	addOwn(header, b)
-	u := upstream{transport: tr, limit: p.cfg.MaxAnswer}
+	u := upstream{transport: tr, limit: p.cfg.MaxAnswer, fault: p.reportPanic}
 	u.request = func(ctx context.Context) *http.Request {
 		return newRequest(ctx, target, header, envelope.Splice(content, b.Model))
 	}

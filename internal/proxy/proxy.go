@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -9,6 +10,13 @@ import (
 	"github.com/spillway-dev/spillway/internal/breaker"
 	"github.com/spillway-dev/spillway/internal/openai"
 	"github.com/spillway-dev/spillway/internal/table"
+	"github.com/spillway-dev/spillway/internal/telemetry"
+)
+
+// Words of the label "endpoint" for requests that no pipeline serves.
+const (
+	unknownEndpoint     = "unknown"
+	informationEndpoint = "information"
 )
 
 // Proxy serves the data port. It is safe for concurrent use; make one with New. It implements breaker.Prober.
@@ -57,20 +65,20 @@ func (p *Proxy) Handler() http.Handler { return http.HandlerFunc(p.handle) }
 func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Path
 	if ep, ok := openai.EndpointOf(path); ok {
-		if p.allow(w, r, http.MethodPost) {
+		if p.allow(w, r, ep.String(), http.MethodPost) {
 			p.serve(w, r, ep)
 		}
 		return
 	}
+	// The rest writes at once, so one deadline covers it.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(p.cfg.WriteTimeout))
 	answer := p.information(path)
 	if answer == nil {
-		p.refuse(w, r, &openai.Error{Code: openai.CodeInvalidRequest, Status: http.StatusNotFound,
+		p.refuse(w, r, unknownEndpoint, &openai.Error{Code: openai.CodeInvalidRequest, Status: http.StatusNotFound,
 			Message: "there is nothing at this path; see /v1/models and /v1/chat/completions"})
 		return
 	}
-	if p.allow(w, r, http.MethodGet, http.MethodHead) {
-		// These write at once, so one deadline covers them.
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(p.cfg.WriteTimeout))
+	if p.allow(w, r, informationEndpoint, http.MethodGet, http.MethodHead) {
 		answer(w, r)
 	}
 }
@@ -92,21 +100,22 @@ func (p *Proxy) information(path string) http.HandlerFunc {
 	return nil
 }
 
-func (p *Proxy) allow(w http.ResponseWriter, r *http.Request, methods ...string) bool {
-	for _, m := range methods {
-		if r.Method == m {
-			return true
-		}
+func (p *Proxy) allow(w http.ResponseWriter, r *http.Request, endpoint string, methods ...string) bool {
+	if slices.Contains(methods, r.Method) {
+		return true
 	}
 	w.Header().Set("Allow", strings.Join(methods, ", "))
-	p.refuse(w, r, &openai.Error{Code: openai.CodeInvalidRequest, Status: http.StatusMethodNotAllowed,
+	p.refuse(w, r, endpoint, &openai.Error{Code: openai.CodeInvalidRequest, Status: http.StatusMethodNotAllowed,
 		Message: "this path takes " + strings.Join(methods, " or ") + " only"})
 	return false
 }
 
-func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, e *openai.Error) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(p.cfg.WriteTimeout))
-	w.Header().Set(headerRequestID, requestID(r.Header))
+// refuse answers and records a request that never enters the pipeline.
+func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, endpoint string, e *openai.Error) {
+	id := requestID(r.Header)
+	w.Header().Set(headerRequestID, id)
 	w.Header().Set("X-Should-Retry", "false")
-	openai.WriteError(w, e)
+	code := openai.WriteError(w, e)
+	p.cfg.Metrics.Route(nil).Request(endpoint, code)
+	p.cfg.AccessLog.Write(p.cfg.Now(), &telemetry.Access{RequestID: id, Endpoint: endpoint, Code: code, Error: string(e.Code)})
 }

@@ -48,11 +48,11 @@ func (p *Proxy) readBody(r *http.Request, l *lease) ([]byte, error) {
 	}
 	defer closeBody()
 	size := int64(firstRead)
-	if body == io.Reader(r.Body) && r.ContentLength >= 0 {
-		size = r.ContentLength
-	}
-	if size > p.cfg.MaxBody && r.ContentLength > p.cfg.MaxBody {
-		return nil, errBodyTooLarge
+	if declared := r.ContentLength; body == io.Reader(r.Body) && declared >= 0 {
+		if declared > p.cfg.MaxBody {
+			return nil, errBodyTooLarge
+		}
+		size = declared
 	}
 	return readAll(body, min(size, p.cfg.MaxBody), p.cfg.MaxBody, l)
 }

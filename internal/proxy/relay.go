@@ -23,6 +23,8 @@ func (a *attempt) take(p part) (o Outcome, ended bool) {
 		a.resp = p.resp
 	}
 	switch {
+	case errors.Is(p.err, errFault):
+		panic(errFault) // it is reported; the request ends as with any fault of ours
 	case a.resp == nil:
 		return transportOutcome(p.err), true
 	case p.whole:

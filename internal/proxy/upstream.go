@@ -24,6 +24,9 @@ const (
 	drainWait  = 250 * time.Millisecond
 )
 
+// errFault says that reading an answer met a mistake of this proxy.
+var errFault = errors.New("fault while reading an answer")
+
 // errAnswerTooLarge says that an answer that is read whole passed the limit.
 var errAnswerTooLarge = errors.New("answer larger than the limit")
 
@@ -47,6 +50,7 @@ type upstream struct {
 	transport *transport
 	request   func(context.Context) *http.Request // a fresh one, with a body of its own
 	limit     int64                               // of an answer that is read whole
+	fault     func(panicked any)                  // reports a fault of ours
 
 	parts  chan part
 	free   chan []byte
@@ -87,6 +91,13 @@ func (u *upstream) recycle(data []byte) {
 
 func (u *upstream) run() {
 	defer u.cancel()
+	defer func() {
+		// What one backend sends must not end the process for all others.
+		if panicked := recover(); panicked != nil {
+			u.fault(panicked)
+			u.send(part{err: errFault})
+		}
+	}()
 	resp, err := u.roundTrip()
 	if err != nil {
 		u.send(part{err: err})
