@@ -50,7 +50,7 @@ type reader struct {
 	scratch    v1alpha1.LLMRoute // the route that is being read, with the constant defaults
 	identifier *identifier
 	durations  map[v1alpha1.Duration]parsedDuration // a few spellings recur in every route
-	bundles    map[Reference]pemVerdict             // verdicts on CA bundles and client pairs, many routes share one
+	faults     map[pemKey]string                    // in CA bundles and client pairs, many routes share one
 }
 
 func (c *compilation) newReader() *reader {
@@ -58,7 +58,7 @@ func (c *compilation) newReader() *reader {
 		Snapshot:   &c.Snapshot,
 		identifier: newIdentifier(c.Salt),
 		durations:  map[v1alpha1.Duration]parsedDuration{},
-		bundles:    map[Reference]pemVerdict{},
+		faults:     map[pemKey]string{},
 	}
 }
 

@@ -112,7 +112,8 @@ type RouteVerdict struct {
 	Backends []BackendVerdict
 	// Programmable says that the table holds an entry for this generation with at least one usable backend, so that
 	// the route serves. It may be true with problems of Accepted: a mistake within one backend leaves out that backend.
-	// Where it is false nothing is served: the entry has no backend, or is absent (Winner).
+	// Where it is false nothing is served: the entry has no backend, or is absent (Winner, or a model that no caller
+	// can ask for).
 	Programmable bool
 	// Winner is the route that holds the model that this one also claims; zero where it has its model.
 	Winner types.NamespacedName
