@@ -23,7 +23,7 @@ const (
 	quiet        = 10 * time.Millisecond
 	longestBurst = 40 * time.Millisecond
 	// retryFetch is how soon a Secret that could not be read is read again; after fetchPatience the compile goes ahead
-	// without it, so that one object that cannot be read holds nobody up for ever.
+	// without it and tries again that seldom, so that one object that cannot be read holds nobody up for ever.
 	retryFetch    = 500 * time.Millisecond
 	fetchPatience = 5 * time.Second
 )
@@ -111,6 +111,7 @@ func (c *compiling) compile(ctx context.Context) (again time.Duration, err error
 		if c.clock.Since(c.failedSince) < fetchPatience {
 			return again, err
 		}
+		again = fetchPatience
 	}
 	snapshot.Salt = c.salt
 	snapshot.Options = compiler.Options{ClusterDomain: c.options.ClusterDomain, MaxPin: c.options.MaxPin}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/spillway-dev/spillway/internal/compiler"
 )
@@ -19,12 +20,13 @@ const fetchers = 16
 // fetcher reads the Secrets and ConfigMaps that routes name past the informers, each once per resourceVersion, and holds
 // no others. It is for one goroutine.
 type fetcher struct {
-	reader client.Reader
-	held   map[compiler.Reference]client.Object
+	reader  client.Reader
+	held    map[compiler.Reference]client.Object
+	refused map[compiler.Reference]bool // what we may not read, so that it is said once
 }
 
 func newFetcher(reader client.Reader) *fetcher {
-	return &fetcher{reader: reader, held: map[compiler.Reference]client.Object{}}
+	return &fetcher{reader: reader, held: map[compiler.Reference]client.Object{}, refused: map[compiler.Reference]bool{}}
 }
 
 // fill reads what is wanted (by version) into the snapshot. An object that is gone or that we may not read is absent from
@@ -49,12 +51,17 @@ func (f *fetcher) fill(ctx context.Context, s *compiler.Snapshot, wanted map[com
 			object, err := f.read(ctx, ref)
 			mu.Lock()
 			defer mu.Unlock()
-			if err != nil {
-				failed = err
-				object = f.held[ref]
-			}
-			if object != nil {
+			switch {
+			case err == nil:
 				next[ref] = object
+			case apierrors.IsNotFound(err):
+			case apierrors.IsForbidden(err):
+				f.sayRefused(ctx, ref)
+			default:
+				failed = err
+				if last := f.held[ref]; last != nil {
+					next[ref] = last
+				}
 			}
 		})
 	}
@@ -72,20 +79,22 @@ func (f *fetcher) fill(ctx context.Context, s *compiler.Snapshot, wanted map[com
 	return failed
 }
 
-// read returns nil where there is nothing for us to read.
 func (f *fetcher) read(ctx context.Context, ref compiler.Reference) (client.Object, error) {
 	var object client.Object = &corev1.Secret{}
 	if ref.Kind == compiler.KindConfigMap {
 		object = &corev1.ConfigMap{}
 	}
-	err := f.reader.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, object)
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		return nil, nil
+	return object, f.reader.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, object)
+}
+
+// sayRefused tells once that an object is as good as absent because of our own permissions; its verdict cannot tell.
+func (f *fetcher) sayRefused(ctx context.Context, ref compiler.Reference) {
+	if f.refused[ref] {
+		return
 	}
-	if err != nil {
-		return nil, err
-	}
-	return object, nil
+	f.refused[ref] = true
+	logf.FromContext(ctx).Info("the manager may not read an object that a route names, so its backend is left out",
+		"kind", ref.Kind, "namespace", ref.Namespace, "name", ref.Name)
 }
 
 // older says whether one resourceVersion of an object lies before another. Where they cannot be compared it says so

@@ -57,7 +57,7 @@ type system struct {
 func newSystem(mgr ctrl.Manager, o Options) *system {
 	s := &system{world: newWorld(), reports: newReports(o.Clock, o.ReportTimeout)}
 	ledger := &ledger{fresh: func(keys []types.NamespacedName) { s.toRoutes.add(keys...) }}
-	writer := &statusWriter{client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder(LeaseName)}
+	writer := &statusWriter{client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder(reporter)}
 	s.compiling = &compiling{
 		world: s.world, fetcher: newFetcher(mgr.GetAPIReader()), writer: mgr.GetClient(), reader: mgr.GetAPIReader(),
 		options: o, clock: o.Clock,

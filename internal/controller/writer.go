@@ -10,6 +10,9 @@ import (
 	"github.com/spillway-dev/spillway/internal/status"
 )
 
+// reporter is who Events are from.
+const reporter = "spillway-manager"
+
 // conflicts is how often a write that met a conflict is decided anew on a live read before it goes back to the queue.
 const conflicts = 4
 

@@ -18,7 +18,7 @@ import (
 // measured by it.
 const patience = time.Minute
 
-// What a stack needs for the story: these simulated backends, and answers that are long enough to outlast an edit.
+// Tokens is the length of a simulated answer that the story needs: long enough to outlast an edit of the chain.
 const Tokens = 100
 
 // Backends are the names of the simulated backends.
@@ -113,11 +113,10 @@ func (s *Story) stats(backend string) stack.BackendStats {
 }
 
 // show prints a kubectl command with what it answers.
-func (s *Story) show(user *stack.User, args ...string) string {
+func (s *Story) show(user *stack.User, args ...string) {
 	out, err := user.Kubectl(s.ctx, args...)
 	s.must(err)
 	s.print(user, args, out)
-	return out
 }
 
 func (s *Story) print(user *stack.User, args []string, out string) {
@@ -145,6 +144,6 @@ func (s *Story) field(path string) func() (string, error) {
 	}
 }
 
-func (s *Story) showRoutes(wide ...string) string {
-	return s.show(s.admin, append([]string{"get", "llmroutes", "-A"}, wide...)...)
+func (s *Story) showRoutes(wide ...string) {
+	s.show(s.admin, append([]string{"get", "llmroutes", "-A"}, wide...)...)
 }
