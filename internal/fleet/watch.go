@@ -19,9 +19,20 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// refusedPause is how long a watch that the server refuses (a missing permission, a missing CRD) waits before it asks
-// again: unlike an outage, that is not over in a moment.
-const refusedPause = 5 * time.Second
+const (
+	// A request that the server refuses is tried again after refusedMin, and ever later up to refusedMax: a missing permission
+	// stays, but a server that has just started refuses everybody until it has read its roles.
+	refusedMin = 100 * time.Millisecond
+	refusedMax = 5 * time.Second
+	// refusedTold is the pause from which on a refusal is worth a line in the log.
+	refusedTold = time.Second
+)
+
+// nextRefusal is the pause after a refusal that followed the pause of the last one.
+func nextRefusal(last time.Duration) time.Duration { return min(max(2*last, refusedMin), refusedMax) }
+
+// isRefusal says whether the server answered and would not.
+func isRefusal(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
 
 // watchBackoff stays below a second, so that a returning server finds its watchers; the gate sees to it that they do not
 // come all at once while it is down.
@@ -38,7 +49,9 @@ type source struct {
 	clock     clock.WithTicker
 	// refusals is shared by the watches that one permission allows.
 	refusals *refusals
-	refused  bool // belongs to the reflector's goroutine
+	// These belong to the reflector's goroutine.
+	pause time.Duration // after the last refusal; 0: there was none
+	told  bool
 }
 
 // refusals says once that the server refuses watches, and once that it does so no longer, however many there are.
@@ -99,20 +112,23 @@ func (s *source) request(opts *metav1.ListOptions) *rest.Request {
 
 // settle takes note of a refusal, or of its end, and slows the asking down while it lasts.
 func (s *source) settle(ctx context.Context, err error) error {
-	refused := apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err)
-	switch {
-	case refused && !s.refused:
-		s.refused = true
-		s.refusals.begin(err)
-	case err == nil && s.refused:
-		s.refused = false
+	if err == nil && s.told {
 		s.refusals.end()
 	}
-	if refused {
-		select {
-		case <-s.clock.After(refusedPause):
-		case <-ctx.Done():
-		}
+	if err == nil {
+		s.pause, s.told = 0, false
+	}
+	if !isRefusal(err) && !apierrors.IsNotFound(err) { // not found: the CRD is missing
+		return err
+	}
+	s.pause = nextRefusal(s.pause)
+	if s.pause >= refusedTold && !s.told {
+		s.told = true
+		s.refusals.begin(err)
+	}
+	select {
+	case <-s.clock.After(s.pause):
+	case <-ctx.Done():
 	}
 	return err
 }

@@ -50,7 +50,8 @@ type writer struct {
 	stored    *v1alpha1.ProxyReport // as the API server has it; nil: not known
 	lastWrite time.Time
 	failing   bool
-	retry     time.Duration
+	retry     time.Duration // the last pause after an error; 0: there was none
+	refusal   time.Duration // the same after a refusal
 }
 
 // notify asks for a write: at once where urgent, else with others. It never blocks.
@@ -81,7 +82,7 @@ func (w *writer) run(ctx context.Context) {
 			}
 			renew = !w.failing
 		case <-w.changed:
-			if soon := w.soon(); soon.Before(due) {
+			if soon := w.soon(); !w.failing && soon.Before(due) {
 				due, renew = soon, false
 			}
 		case <-timer.C():
@@ -117,17 +118,18 @@ func (w *writer) write(ctx context.Context, renew bool) time.Time {
 		if w.failing {
 			w.log.Info("the proxy report is written again")
 		}
-		w.failing, w.retry, w.lastWrite = false, 0, now
+		w.failing, w.retry, w.refusal, w.lastWrite = false, 0, 0, now
 		return now.Add(renewInterval)
 	}
 	if !w.failing && ctx.Err() == nil {
 		w.log.Warn("the proxy report cannot be written; trying on", "error", err.Error())
 	}
 	w.failing = true
-	w.retry = min(max(2*w.retry, retryMin), retryMax)
-	if apierrors.IsForbidden(err) {
-		w.retry = refusedPause
+	if isRefusal(err) {
+		w.retry, w.refusal = 0, nextRefusal(w.refusal)
+		return now.Add(w.refusal)
 	}
+	w.retry, w.refusal = min(max(2*w.retry, retryMin), retryMax), 0
 	return now.Add(w.retry)
 }
 

@@ -253,20 +253,22 @@ func TestWriterTriesOn(t *testing.T) {
 	}{
 		"often, when the server has trouble": {apierrors.NewInternalError(io.ErrUnexpectedEOF),
 			[]string{"GET 0s", "GET 100ms", "GET 300ms", "GET 700ms", "GET 1.5s", "GET 2.5s"}},
-		"seldom, when a permission is missing": {apierrors.NewForbidden(resource, "self", nil), []string{"GET 0s"}},
+		"ever more seldom, when a permission is missing": {apierrors.NewForbidden(resource, "self", nil),
+			[]string{"GET 0s", "GET 100ms", "GET 300ms", "GET 700ms", "GET 1.5s"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := startWriter(t, &shelf{refuse: func(string) *apierrors.StatusError { return tc.refusal }})
 				time.Sleep(time.Second)
-				f.change(true) // does not break the back-off
+				f.notify(false) // neither breaks the back-off
+				f.change(true)
 				time.Sleep(2 * time.Second)
 				wantCalls(t, "while it is refused", f, tc.want...)
 				f.mu.Lock()
 				f.refuse = nil
 				f.mu.Unlock()
-				time.Sleep(refusedPause)
+				time.Sleep(refusedMax)
 				synctest.Wait()
 				if f.object() == nil || !f.object().Status.Ready {
 					t.Error("the report was not written when it was possible again")
