@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"net/url"
 	"time"
@@ -144,10 +146,21 @@ func (a *attempt) send() error {
 	return nil
 }
 
+// joinUpTo is the size up to which a body is copied into one piece. net/http writes the header of a request together with
+// a body that it knows to lie in memory, and alone before any other: that costs a packet.
+const joinUpTo = 64 << 10
+
 // newRequest returns a request that Transport cannot replay by itself: GetBody stays nil.
 func newRequest(ctx context.Context, target *url.URL, header http.Header, body openai.Body) *http.Request {
+	reader, size := body.Reader(), body.Len()
+	if size <= joinUpTo {
+		joined, err := readAll(reader, size, size, nil)
+		if err == nil {
+			reader = io.NopCloser(bytes.NewReader(joined))
+		}
+	}
 	r := &http.Request{Method: http.MethodPost, URL: target, Host: header.Get("Host"), Header: header,
-		Body: body.Reader(), ContentLength: body.Len(), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
+		Body: reader, ContentLength: size, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 	return r.WithContext(ctx)
 }
 
