@@ -22,11 +22,11 @@ const fetchers = 16
 type fetcher struct {
 	reader  client.Reader
 	held    map[compiler.Reference]client.Object
-	refused map[compiler.Reference]bool // what we may not read, so that it is said once
+	refused sync.Map // compiler.Reference of what we may not read, so that it is said once
 }
 
 func newFetcher(reader client.Reader) *fetcher {
-	return &fetcher{reader: reader, held: map[compiler.Reference]client.Object{}, refused: map[compiler.Reference]bool{}}
+	return &fetcher{reader: reader, held: map[compiler.Reference]client.Object{}}
 }
 
 // fill reads what is wanted (by version) into the snapshot. An object that is gone or that we may not read is absent from
@@ -51,17 +51,11 @@ func (f *fetcher) fill(ctx context.Context, s *compiler.Snapshot, wanted map[com
 			object, err := f.read(ctx, ref)
 			mu.Lock()
 			defer mu.Unlock()
-			switch {
-			case err == nil:
+			if err != nil {
+				failed, object = err, f.held[ref]
+			}
+			if object != nil {
 				next[ref] = object
-			case apierrors.IsNotFound(err):
-			case apierrors.IsForbidden(err):
-				f.sayRefused(ctx, ref)
-			default:
-				failed = err
-				if last := f.held[ref]; last != nil {
-					next[ref] = last
-				}
 			}
 		})
 	}
@@ -79,20 +73,29 @@ func (f *fetcher) fill(ctx context.Context, s *compiler.Snapshot, wanted map[com
 	return failed
 }
 
+// read returns nil where there is nothing for us to read.
 func (f *fetcher) read(ctx context.Context, ref compiler.Reference) (client.Object, error) {
 	var object client.Object = &corev1.Secret{}
 	if ref.Kind == compiler.KindConfigMap {
 		object = &corev1.ConfigMap{}
 	}
-	return object, f.reader.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, object)
+	err := f.reader.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, object)
+	switch {
+	case err == nil:
+		return object, nil
+	case apierrors.IsForbidden(err):
+		f.sayRefused(ctx, ref)
+		return nil, nil
+	default:
+		return nil, client.IgnoreNotFound(err)
+	}
 }
 
 // sayRefused tells once that an object is as good as absent because of our own permissions; its verdict cannot tell.
 func (f *fetcher) sayRefused(ctx context.Context, ref compiler.Reference) {
-	if f.refused[ref] {
+	if _, said := f.refused.LoadOrStore(ref, true); said {
 		return
 	}
-	f.refused[ref] = true
 	logf.FromContext(ctx).Info("the manager may not read an object that a route names, so its backend is left out",
 		"kind", ref.Kind, "namespace", ref.Namespace, "name", ref.Name)
 }

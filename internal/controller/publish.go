@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,6 +44,9 @@ type publisher struct {
 
 	published compiler.ShardSet
 	done      *compilation // what was last published whole
+
+	loaded atomic.Bool // what is stored is in the ledger
+	onLoad func()      // called when it is
 
 	mu     sync.Mutex
 	stored [table.Shards]string // resourceVersion that we know; empty where the Secret is not there
@@ -93,6 +97,8 @@ func (p *publisher) loadAll(ctx context.Context) error {
 	}
 	published := p.published
 	p.compiling.rebase(&published)
+	p.loaded.Store(true)
+	p.onLoad()
 	return nil
 }
 

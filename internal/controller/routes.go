@@ -27,6 +27,8 @@ type routes struct {
 	writer    *statusWriter
 	clock     clock.PassiveClock
 	pace      *pace
+	// known says whether we know all that proxies serve and report. Before that a status would say that they do not.
+	known func() bool
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -37,8 +39,8 @@ func (r *routes) Reconcile(ctx context.Context, request reconcile.Request) (reco
 		r.pace.forget(key)
 		return reconcile.Result{}, nil
 	}
-	if compiled == nil || compiled.Routes[key] == nil || compiled.Routes[key].Generation != route.Generation {
-		return reconcile.Result{}, nil // the compile that is due calls again
+	if !r.known() || compiled == nil || compiled.Routes[key] == nil || compiled.Routes[key].Generation != route.Generation {
+		return reconcile.Result{}, nil // what is still to come calls again
 	}
 	now := r.clock.Now()
 	if wait := r.pace.wait(key, now); wait > 0 {

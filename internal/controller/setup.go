@@ -68,6 +68,7 @@ func newSystem(mgr ctrl.Manager, o Options) *system {
 	}
 	s.sweeper = &sweeper{reports: s.reports, writer: mgr.GetClient(), retention: o.ReportRetention}
 	s.routes = &routes{world: s.world, compiling: s.compiling, reports: s.reports, ledger: ledger, writer: writer, clock: o.Clock, pace: newPace()}
+	s.routes.known = func() bool { return s.publisher.loaded.Load() && s.reports.fleet.Load() != nil }
 	s.pins = &pins{world: s.world, compiling: s.compiling, writer: writer, clock: o.Clock, retention: o.PinRetention, pace: newPace()}
 	s.connect(o.Namespace)
 	return s
@@ -88,6 +89,10 @@ func (s *system) connect(namespace string) {
 			s.compiling.saltGone.Store(true)
 			s.world.dirty.raise()
 		}
+	}
+	s.publisher.onLoad = func() {
+		routes, _ := s.world.keysOf()
+		s.toRoutes.add(routes...)
 	}
 	s.compiling.compiled = s.publisher.wake.raise
 	s.compiling.changed = func(routes, pins []types.NamespacedName) {

@@ -40,7 +40,7 @@ func (w *statusWriter) write(ctx context.Context, stored client.Object, decide d
 		case err == nil:
 			w.tell(desired, tell)
 			return true, false, nil
-		case apierrors.IsNotFound(err):
+		case apierrors.IsNotFound(err), ctx.Err() != nil: // it is gone, or we are to go
 			return false, false, nil
 		case !apierrors.IsConflict(err):
 			return false, false, err
