@@ -12,6 +12,7 @@ import (
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
 	"github.com/spillway-dev/spillway/internal/breaker"
+	"github.com/spillway-dev/spillway/internal/openai"
 	"github.com/spillway-dev/spillway/internal/table"
 )
 
@@ -58,6 +59,7 @@ func toReport(r *breaker.Record) v1alpha1.BreakerReport {
 		Failures:    int32(r.Failures),
 		LastGood:    int64(r.LastGood),
 		Message:     cut(r.Message, maxMessage),
+		Endpoint:    strings.TrimPrefix(r.Endpoint, endpointBase),
 	}
 	if r.Remaining > 0 {
 		out.Remaining = v1alpha1.FormatDuration(r.Remaining)
@@ -84,7 +86,7 @@ func cut(text string, limit int) string {
 }
 
 // toRecords reads the breakers of another proxy's report. What makes no sense is left out: a report is evidence, not an
-// order. Endpoints inform status alone and stay behind.
+// order. The endpoints that are passed over inform status alone and stay behind.
 func toRecords(reports []v1alpha1.BreakerReport) []breaker.Record {
 	records := make([]breaker.Record, 0, len(reports))
 	for i := range reports {
@@ -113,6 +115,9 @@ func toRecord(in *v1alpha1.BreakerReport) (breaker.Record, bool) {
 		LastGood:    uint64(in.LastGood),
 		Message:     in.Message,
 	}
+	if endpoint := endpointBase + in.Endpoint; isEndpoint(endpoint) {
+		out.Endpoint = endpoint
+	}
 	if in.Since != nil {
 		out.Since = in.Since.Time
 	}
@@ -124,6 +129,11 @@ func toRecord(in *v1alpha1.BreakerReport) (breaker.Record, bool) {
 		out.Remaining = remaining
 	}
 	return out, true
+}
+
+func isEndpoint(path string) bool {
+	_, known := openai.EndpointOf(path)
+	return known
 }
 
 // aged returns the records as they stand some time after they were read: less remains.

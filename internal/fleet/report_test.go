@@ -18,7 +18,8 @@ func TestRecordsSurviveTheReport(t *testing.T) {
 	want := []breaker.Record{
 		{ID: "a", State: breaker.Closed, Saturations: 1, LastGood: 4},
 		{ID: "b", State: breaker.Open, Reason: breaker.ReasonSaturated, Since: time.Unix(1700000000, 123000).UTC(),
-			Remaining: 14*time.Minute + 59*time.Second + 5*time.Millisecond, Epoch: 7, Failures: 2, Message: "no first token within 20s"},
+			Remaining: 14*time.Minute + 59*time.Second + 5*time.Millisecond, Epoch: 7, Failures: 2, Message: "no first token within 20s",
+			Endpoint: "/v1/embeddings"},
 		{ID: "c", State: breaker.HalfOpen, Reason: breaker.ReasonFailing, Epoch: 3},
 	}
 	if diff := cmp.Diff(want, toRecords(toReports(want))); diff != "" {
@@ -77,6 +78,14 @@ func TestSenselessEvidenceIsLeftOut(t *testing.T) {
 				t.Errorf("records (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestUnknownEndpointIsForgotten(t *testing.T) {
+	report := v1alpha1.BreakerReport{ID: "x", State: v1alpha1.BackendOpen, Endpoint: "../admin"}
+	want := []breaker.Record{{ID: "x", State: breaker.Open}}
+	if diff := cmp.Diff(want, toRecords([]v1alpha1.BreakerReport{report})); diff != "" {
+		t.Errorf("records (-want +got):\n%s", diff)
 	}
 }
 
