@@ -228,12 +228,13 @@ func (a *attempt) expired(now time.Time) (o Outcome, ended bool) {
 // expiredStream is expired for an answer that the caller is reading.
 func (a *attempt) expiredStream(now time.Time) (o Outcome, ended bool) {
 	idle := a.x.route.Timeouts.Idle
-	switch silent := now.Sub(a.heard); {
-	case a.x.budget.spent(now):
+	spent, idled := a.x.budget.spent(now), idle > 0 && now.Sub(a.heard) >= idle
+	switch {
+	case a.finished && (spent || idled):
+		return a.complete(), true // all that is missing is its [DONE]
+	case spent:
 		return Outcome{Class: Deadline, Cause: "the request's time is over, within the answer"}, true
-	case idle > 0 && silent >= idle && a.finished:
-		return a.complete(), true
-	case idle > 0 && silent >= idle:
+	case idled:
 		return Outcome{Class: Broken, Code: openai.CodeStreamIdle, Cause: "silent for " + idle.String() + " within the answer"}, true
 	}
 	a.limitSilence(now)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -100,7 +101,7 @@ func rateLimit(x *exchange) *failure {
 func makePlan(x *exchange) *failure {
 	hint := x.r.Header.Get(headerHint)
 	x.plan = plan.Make(plan.Input{
-		Route: x.route, Hint: hint, Now: x.p.cfg.Now(), PromptTokens: promptTokens(x.body),
+		Route: x.route, Hint: hint, Now: x.p.cfg.Now(), PromptTokens: x.promptTokens(),
 		View: func(b *table.Backend) breaker.View { return x.p.cfg.Breakers.View(b.ID, x.path()) },
 	})
 	x.log.Hint, x.log.HintApplied = plan.CleanHint(hint), string(x.plan.Preference)
@@ -108,14 +109,22 @@ func makePlan(x *exchange) *failure {
 	return nil
 }
 
-// promptTokens is the size of a prompt, as far as its bytes tell: 0, unknown, where it carries images or sound.
-func promptTokens(body []byte) int64 {
-	for _, encoded := range []string{";base64,", `"input_audio"`, `"file_data"`, `"base64"`} {
-		if bytes.Contains(body, []byte(encoded)) {
+// encodings mark a body whose bytes are not words: images, sound, files.
+var encodings = [...][]byte{[]byte(";base64,"), []byte(`"base64"`), []byte(`"input_audio"`), []byte(`"file_data"`)}
+
+// promptTokens is the size of a prompt, as far as its bytes tell. 0 is unknown: it carries more than words, or no backend
+// declares a window to compare with.
+func (x *exchange) promptTokens() int64 {
+	declared := func(b table.Backend) bool { return b.ContextWindow > 0 }
+	if !slices.ContainsFunc(x.route.Chain, declared) {
+		return 0
+	}
+	for _, mark := range encodings {
+		if bytes.Contains(x.body, mark) {
 			return 0
 		}
 	}
-	return int64(len(body)) / bytesPerToken
+	return int64(len(x.body)) / bytesPerToken
 }
 
 // bytesPerToken is the rule of thumb by which bytes become tokens, as the field slowAfterPerKilotoken documents it.

@@ -392,6 +392,24 @@ func TestStreamsThatBreakAreToldSo(t *testing.T) {
 	}
 }
 
+func TestFinishedStreamThatStaysOpenIsWhole(t *testing.T) {
+	for name, header := range map[string][]string{"to the end of idle": nil, "to the end of the budget": {"X-Request-Timeout-Ms", "150"}} {
+		t.Run(name, func(t *testing.T) {
+			route := newRoute(newUpstream(t, func(_ int, w *wire) { w.send(sseHead, c("a"), fin); w.silence() }))
+			if header == nil {
+				route.Timeouts.Idle = 50 * time.Millisecond
+			}
+			r := newRig(t, route)
+			if got := events(r.post(streamed, header...).body); got != c("a")+fin+done {
+				t.Errorf("events %q", got)
+			}
+			if learnedBy(r.breakers, "a") != clean {
+				t.Errorf("breaker %+v", learnedBy(r.breakers, "a"))
+			}
+		})
+	}
+}
+
 func TestAnswersInTheOtherFormAreConverted(t *testing.T) {
 	t.Run("JSON to a request for a stream", func(t *testing.T) {
 		r := newRig(t, newRoute(says(t, status(200, "", whole))))

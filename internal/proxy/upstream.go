@@ -15,7 +15,7 @@ import (
 
 const (
 	// readSize is the room for one read of a stream. Two of them go back and forth between reader and writer.
-	readSize = 4 << 10
+	readSize = 2 << 10
 	// errorBodyLimit and errorBodyWait bound what is read of an answer that is no success: its status alone tells much.
 	errorBodyLimit = 1 << 20
 	errorBodyWait  = 5 * time.Second
@@ -75,6 +75,18 @@ func (u *upstream) start(background *sync.WaitGroup) {
 // abandon ends the request: the backend sees its caller leave.
 func (u *upstream) abandon() { u.cancel() }
 
+// shelve puts the buffers that are not in use back for others.
+func (u *upstream) shelve() {
+	for {
+		select {
+		case buf := <-u.free:
+			buffers.Put((*[readSize]byte)(buf[:readSize]))
+		default:
+			return
+		}
+	}
+}
+
 // drain lets the reader look for the end of an answer that is complete, briefly, so that the connection can be used again.
 func (u *upstream) drain() {
 	time.AfterFunc(drainWait, u.cancel)
@@ -91,6 +103,7 @@ func (u *upstream) recycle(data []byte) {
 
 func (u *upstream) run() {
 	defer u.cancel()
+	defer u.shelve()
 	defer func() {
 		// What one backend sends must not end the process for all others.
 		if panicked := recover(); panicked != nil {
