@@ -20,13 +20,6 @@ import (
 	"github.com/spillway-dev/spillway/internal/table"
 )
 
-// A shard is published as a Secret of this type, with what table.Decode reads under this key. The name is
-// table.ShardName, the namespace the manager's.
-const (
-	TableSecretType corev1.SecretType = "spillway.dev/table"
-	TableKey        string            = "table.json.gz"
-)
-
 // Waits between tries to publish what could not be written.
 const (
 	firstRetry   = 200 * time.Millisecond
@@ -111,8 +104,8 @@ func (p *publisher) load(ctx context.Context, index int) error {
 	}
 	p.done, p.published[index] = nil, compiler.EncodedShard{}
 	p.know(index, secret.ResourceVersion)
-	data := secret.Data[TableKey]
-	if shard, revision, err := table.Decode(data); err == nil && secret.Type == TableSecretType {
+	data := secret.Data[table.ShardKey]
+	if shard, revision, err := table.Decode(data); err == nil && secret.Type == table.ShardSecretType {
 		p.published[index] = compiler.EncodedShard{Shard: shard, Data: data, Revision: revision}
 		p.ledger.publish(index, &p.published[index])
 	}
@@ -212,8 +205,8 @@ func (p *publisher) write(ctx context.Context, index int, shard *compiler.Encode
 	p.mu.Unlock()
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: table.ShardName(index), ResourceVersion: known, Labels: managedLabels()},
-		Type:       TableSecretType,
-		Data:       map[string][]byte{TableKey: shard.Data},
+		Type:       table.ShardSecretType,
+		Data:       map[string][]byte{table.ShardKey: shard.Data},
 	}
 	var err error
 	if known == "" {

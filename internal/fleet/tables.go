@@ -13,9 +13,6 @@ import (
 	"github.com/spillway-dev/spillway/internal/telemetry"
 )
 
-// tableKey is the key of a table Secret that holds the encoded shard.
-const tableKey = "table.json.gz"
-
 // tables brings the published shards into the store.
 type tables struct {
 	store   *table.Store
@@ -56,7 +53,7 @@ func (s *shardSink) Add(obj any) error { return s.Update(obj) }
 func (s *shardSink) Update(obj any) error {
 	if secret, ok := obj.(*corev1.Secret); ok {
 		s.exists = true
-		s.tables.apply(s.index, secret.Data[tableKey])
+		s.tables.apply(s.index, secret.Data[table.ShardKey])
 	}
 	return nil
 }

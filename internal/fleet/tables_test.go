@@ -26,7 +26,7 @@ func secretOf(t *testing.T, models ...string) *corev1.Secret {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &corev1.Secret{Data: map[string][]byte{tableKey: data}}
+	return &corev1.Secret{Data: map[string][]byte{table.ShardKey: data}}
 }
 
 func zipped(t *testing.T, text string) *corev1.Secret {
@@ -39,12 +39,12 @@ func zipped(t *testing.T, text string) *corev1.Secret {
 	if err := zw.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return &corev1.Secret{Data: map[string][]byte{tableKey: out.Bytes()}}
+	return &corev1.Secret{Data: map[string][]byte{table.ShardKey: out.Bytes()}}
 }
 
 func TestShards(t *testing.T) {
 	good := secretOf(t, "m")
-	damaged := &corev1.Secret{Data: map[string][]byte{tableKey: good.Data[tableKey][:20]}}
+	damaged := &corev1.Secret{Data: map[string][]byte{table.ShardKey: good.Data[table.ShardKey][:20]}}
 	cases := map[string]struct {
 		then        func(*shardSink)
 		wantModels  []string

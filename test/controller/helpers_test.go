@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
-	"github.com/spillway-dev/spillway/internal/controller"
 	"github.com/spillway-dev/spillway/internal/table"
 )
 
@@ -56,10 +55,10 @@ func (w world) shard(ctx context.Context, index int) (*table.Shard, table.Revisi
 	if err := admin.Get(ctx, types.NamespacedName{Namespace: w.system, Name: table.ShardName(index)}, secret); err != nil {
 		return nil, "", err
 	}
-	if secret.Type != controller.TableSecretType {
+	if secret.Type != table.ShardSecretType {
 		return nil, "", fmt.Errorf("type %q", secret.Type)
 	}
-	return table.Decode(secret.Data[controller.TableKey])
+	return table.Decode(secret.Data[table.ShardKey])
 }
 
 // entry reads the published entry of a route; nil where there is none.

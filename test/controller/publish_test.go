@@ -103,7 +103,7 @@ var _ = Describe("Publishing", func() {
 		Expect(admin.Delete(ctx, secret)).To(Succeed())
 		Eventually(func() *table.Route { return w.entry(ctx, "default") }).ShouldNot(BeNil())
 		secret = get(ctx, secret)
-		secret.Data[controller.TableKey] = []byte("damaged")
+		secret.Data[table.ShardKey] = []byte("damaged")
 		Expect(admin.Update(ctx, secret)).To(Succeed())
 		Eventually(func() *table.Route { return w.entry(ctx, "default") }).ShouldNot(BeNil())
 	})

@@ -152,8 +152,8 @@ func (s *Stack) AddUser(name string, groups ...string) (*User, error) {
 	return s.plane.addUser(name, groups...)
 }
 
-// StopAPIServer ends the API server, without warning where watchers keep it from ending well; etcd keeps its data.
-func (s *Stack) StopAPIServer() error { return s.plane.stopAPIServer() }
+// StopAPIServer ends the API server; etcd keeps its data.
+func (s *Stack) StopAPIServer() error { return s.plane.plane.APIServer.Stop() }
 
 // StartAPIServer starts it again at the same address.
 func (s *Stack) StartAPIServer(ctx context.Context) error {

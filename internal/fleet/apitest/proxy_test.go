@@ -106,7 +106,7 @@ func put(ctx context.Context, index int, data []byte) {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: table.ShardName(index)},
 		Type:       "spillway.dev/table",
-		Data:       map[string][]byte{"table.json.gz": data},
+		Data:       map[string][]byte{table.ShardKey: data},
 	}
 	if err := admin.Update(ctx, secret); client.IgnoreNotFound(err) != nil {
 		Expect(err).NotTo(HaveOccurred())
