@@ -36,7 +36,7 @@ func run(ctx context.Context) (err error) {
 	began := time.Now()
 	fmt.Println("Spillway, the founding case: a GPU that also plays games.")
 	s, err := stack.Start(ctx, stack.Options{
-		Root: root, Dir: dir, Backends: story.Backends, Tokens: story.Tokens,
+		Root: root, Dir: dir, Backends: story.Backends(), Tokens: story.Tokens,
 		Listen: []string{"127.0.0.1:0", "127.0.0.1:0"}, Progress: os.Stdout,
 	})
 	if err != nil {

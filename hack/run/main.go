@@ -7,15 +7,16 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spillway-dev/spillway/test/stack"
-	"github.com/spillway-dev/spillway/test/story"
 )
 
 func main() {
@@ -42,7 +43,7 @@ func run(ctx context.Context, listen []string, dir string) error {
 		return err
 	}
 	s, err := stack.Start(ctx, stack.Options{
-		Root: root, Dir: dir, Backends: story.Backends, Tokens: tokens, Listen: listen, Progress: os.Stdout,
+		Root: root, Dir: dir, Backends: backends, Tokens: tokens, Listen: listen, Progress: os.Stdout,
 	})
 	if err != nil {
 		return err
@@ -67,6 +68,9 @@ func serve(ctx context.Context, s *stack.Stack) error {
 		return fmt.Errorf("%s has ended, its log is %s", p.Name, p.LogPath)
 	}
 }
+
+// backends and where they listen: fixed, so that the commands in the README can be copied.
+var backends = map[string]string{"tower": "127.0.0.1:9101", "hosted": "127.0.0.1:9102"}
 
 // tokens of a simulated answer: short enough to read.
 const tokens = 12
@@ -100,18 +104,18 @@ func next(s *stack.Stack) string {
 	for i, p := range s.Proxies {
 		line("  proxy %d      %s   metrics: http://%s/metrics", i+1, p.URL(), p.Admin)
 	}
-	for _, name := range story.Backends {
+	for _, name := range slices.Sorted(maps.Keys(backends)) {
 		line("  %-12s http://%s", name, s.Backends[name].Addr)
 	}
 	line("  logs         %s\n", filepath.Join(s.Dir, "logs"))
 	line("Try, in another terminal:\n")
-	line("  export KUBECONFIG=%s", s.Admin().Kubeconfig)
+	line("  export KUBECONFIG=%s PATH=$PATH:%s", s.Admin().Kubeconfig, filepath.Dir(s.KubectlPath()))
 	line("  kubectl get llmroutes -A")
 	line("  curl -N %s/chat/completions -d '{\"model\":\"sirens-echo/default\",\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'",
 		s.Proxies[0].URL())
-	line("  curl -X POST 'http://%s/mode?mode=busy'     # the game starts: now run the call again, twice", tower)
+	line("  curl -X POST 'http://%s/mode?mode=busy'   # the game starts: now run the call again, twice", tower)
 	line("  kubectl get llmroutes -A -o wide                      # Saturated, serving hosted, until when")
-	line("  curl -X POST 'http://%s/mode?mode=idle'     # the game is over: after %s it comes back by itself", tower, cooldown)
-	line("  kubectl apply -f config/samples/                      # a pin for the next game night\n")
+	line("  curl -X POST 'http://%s/mode?mode=idle'   # the game is over: after %s it comes back by itself", tower, cooldown)
+	line("  kubectl apply -f config/samples/pin.yaml              # or, before the next game: hosted for four hours\n")
 	return b.String()
 }

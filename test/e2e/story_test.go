@@ -22,7 +22,7 @@ var _ = Describe("The founding case", Ordered, func() {
 		root, err := stack.FindRoot()
 		Expect(err).NotTo(HaveOccurred())
 		s, err := stack.Start(ctx, stack.Options{
-			Root: root, Dir: GinkgoT().TempDir(), Backends: story.Backends, Tokens: story.Tokens,
+			Root: root, Dir: GinkgoT().TempDir(), Backends: story.Backends(), Tokens: story.Tokens,
 			Listen: []string{"127.0.0.1:0", "127.0.0.1:0"}, Progress: GinkgoWriter,
 		})
 		Expect(err).NotTo(HaveOccurred())

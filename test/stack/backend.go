@@ -46,11 +46,11 @@ func (b *Backend) Stats(ctx context.Context) (stats BackendStats, err error) {
 var loopbackAddr = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 
 func (s *Stack) startBackends(ctx context.Context) error {
-	for _, name := range s.Options.Backends {
+	for name, listen := range s.Options.Backends {
 		b := &Backend{}
 		listening := make(chan struct{})
 		process, err := start(spec{name: name, path: s.binary("simbackend"), logDir: s.logs(),
-			args: []string{"--name", name, "--listen", "127.0.0.1:0", "--tokens", strconv.Itoa(s.Tokens)},
+			args: []string{"--name", name, "--listen", listen, "--tokens", strconv.Itoa(s.Tokens)},
 			onLine: func(line []byte) {
 				if addr := loopbackAddr.Find(line); b.Addr == "" && addr != nil {
 					b.Addr = string(addr)

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,8 +33,8 @@ type Options struct {
 	Root string
 	// Dir receives state, logs and kubeconfigs. It must exist.
 	Dir string
-	// Backends are the names of the simulated backends to start.
-	Backends []string
+	// Backends are the simulated backends to start: name and address; port 0 is any free one.
+	Backends map[string]string
 	// Tokens is the length of an answer of theirs, unless a call asks for less.
 	Tokens int
 	// Listen holds the data address of each proxy to start, for example "127.0.0.1:8081"; port 0 is any free one.
@@ -98,7 +100,7 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 	}{
 		{"etcd and kube-apiserver", s.startControlPlane},
 		{"Spillway's kinds, roles and admission policies", s.install},
-		{"simulated backends: " + strings.Join(o.Backends, ", "), s.startBackends},
+		{"simulated backends: " + strings.Join(slices.Sorted(maps.Keys(o.Backends)), ", "), s.startBackends},
 		{"manager", s.StartManager},
 		{fmt.Sprintf("%d proxies", len(o.Listen)), s.startProxies},
 	} {
@@ -140,6 +142,9 @@ func (s *Stack) Stop() error {
 	}
 	return errors.Join(errs...)
 }
+
+// KubectlPath is the kubectl that goes with the API server.
+func (s *Stack) KubectlPath() string { return s.plane.kubectl }
 
 // Admin is the cluster's administrator.
 func (s *Stack) Admin() *User { return s.plane.admin }

@@ -21,8 +21,10 @@ const patience = time.Minute
 // Tokens is the length of a simulated answer that the story needs: long enough to outlast an edit of the chain.
 const Tokens = 100
 
-// Backends are the names of the simulated backends.
-var Backends = []string{"tower", "hosted"}
+// Backends are the simulated backends that the story needs, at any free port.
+func Backends() map[string]string {
+	return map[string]string{"tower": "127.0.0.1:0", "hosted": "127.0.0.1:0"}
+}
 
 // Story is one telling.
 type Story struct {
