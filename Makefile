@@ -13,7 +13,7 @@ TESTFLAGS ?=
 BUILD := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
 # The product, the control plane's builder and the development tools are modules of their own.
-MODULES := . hack/localkube hack/tools hack/tools/golangci-lint
+MODULES := . hack/localkube hack/tools hack/tools/golangci-lint test/sdk/openaigo
 
 # The control plane: KUBEBUILDER_ASSETS where it is set, else built by hack/localkube (11 minutes on two cores, once).
 ifneq ($(KUBEBUILDER_ASSETS),)
@@ -23,7 +23,7 @@ WITH_ASSETS = assets=$$($(GO) run -C hack/localkube . assets) && KUBEBUILDER_ASS
 
 # Packages are sorted into suites by what they import: a test that uses envtest starts an API server.
 PACKAGES = $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./...
-UNIT = $$($(PACKAGES) | grep -v -e 'pkg/envtest' -e '/test/e2e ' | cut -d ' ' -f 1)
+UNIT = $$($(PACKAGES) | grep -v -e 'pkg/envtest' -e '/test/e2e ' -e '/test/sdk ' | cut -d ' ' -f 1)
 API  = $$($(PACKAGES) | grep 'pkg/envtest' | cut -d ' ' -f 1)
 
 ##@ Try it
@@ -58,7 +58,7 @@ clean: ## Remove what was built here; caches in ~/.cache/spillway stay.
 ##@ Test
 
 .PHONY: test
-test: test-unit test-api test-e2e ## Run all tests.
+test: test-unit test-api test-e2e test-sdk ## Run all tests.
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go, with the race detector.
@@ -72,6 +72,10 @@ test-api: ## Run the suites against a real API server.
 .PHONY: test-e2e
 test-e2e: build ## Run the founding case with real processes, as a suite.
 	$(WITH_ASSETS) $(GO) test -race -count=1 -timeout 20m $(TESTFLAGS) ./test/e2e/...
+
+.PHONY: test-sdk
+test-sdk: ## Run the SDKs that callers use against the proxy. Needs node 20 or newer and npm.
+	$(GO) test -race -count=1 -timeout 20m $(TESTFLAGS) ./test/sdk
 
 .PHONY: bench
 bench: ## Run the benchmarks of the packages.
