@@ -11,8 +11,13 @@ import (
 var version = "dev"
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	// With the first signal the drain begins and the default returns: a second signal ends the process at once.
-	context.AfterFunc(ctx, stop)
+	ctx, drain := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		<-signals
+		signal.Stop(signals) // before the drain begins, so that a second signal surely ends the process at once
+		drain()
+	}()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
