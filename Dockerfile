@@ -1,7 +1,8 @@
 # syntax=docker/dockerfile:1
 #
 # Two images from one file: docker build --target manager . and docker build --target proxy .
-# Each is one static binary, run as a user without a name; it writes nothing and needs no shell.
+# Each is one static binary, run as a user without a name; it writes nothing and needs no shell. Without Docker, `make image`
+# makes the same.
 
 FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 ARG TARGETOS TARGETARCH VERSION=unknown
@@ -15,15 +16,13 @@ COPY internal internal
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
     go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION" -o /out/ ./cmd/manager ./cmd/proxy
 
-# What a scratch image lacks: certificate authorities, for backends that are reached by https.
-FROM scratch AS base
-COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
+# Nothing else is needed: the proxy brings certificate authorities with it.
+FROM scratch AS manager
 USER 65532:65532
-
-FROM base AS manager
 COPY --from=build /out/manager /manager
 ENTRYPOINT ["/manager"]
 
-FROM base AS proxy
+FROM scratch AS proxy
+USER 65532:65532
 COPY --from=build /out/proxy /proxy
 ENTRYPOINT ["/proxy"]
