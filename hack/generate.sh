@@ -10,6 +10,7 @@ gen object:headerFile=hack/boilerplate.go.txt paths=./api/v1alpha1
 gen crd:ignoreUnexportedFields=true paths=./api/v1alpha1 output:crd:dir=config/crd
 gen rbac:roleName=spillway-manager,fileName=manager_role.yaml paths=./internal/controller output:rbac:dir=config/rbac
 gen rbac:roleName=spillway-proxy,fileName=proxy_role.yaml paths=./internal/fleet output:rbac:dir=config/rbac
+gen rbac:roleName=spillway-proxy-auth,fileName=role.yaml paths=./internal/callerauth output:rbac:dir=config/caller-auth/roles
 
 # What the chart says in the words of config/, and the table of values in its README.
 go run ./hack/chart

@@ -22,6 +22,7 @@ var architecture = []string{
 	"internal/proxy",
 	"internal/server",
 	"internal/fleet",
+	"internal/callerauth",
 	"internal/standalone",
 	"internal/status",
 	"internal/controller",
@@ -67,6 +68,14 @@ var rules = []rule{
 		permits:  []string{std, "k8s.io/apimachinery", "k8s.io/api/core/v1"},
 	},
 	{
+		sentence: "caller authentication knows routes and errors of ours, the API server, and nothing else",
+		packages: []string{"internal/callerauth"},
+		permits: []string{
+			std, "internal/openai", "internal/table", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog", "k8s.io/utils",
+			"github.com/go-logr", "golang.org/x/time",
+		},
+	},
+	{
 		sentence: "the compiler and the status hold no client",
 		packages: []string{"internal/compiler", "internal/status"},
 		forbids:  clients,
@@ -91,7 +100,7 @@ var rules = []rule{
 	},
 	{
 		sentence: "the proxy's half never imports the manager's",
-		packages: []string{"internal/proxy", "internal/server", "internal/fleet", "cmd/proxy"},
+		packages: []string{"internal/proxy", "internal/server", "internal/fleet", "internal/callerauth", "cmd/proxy"},
 		forbids:  []string{"internal/controller", "cmd/manager"},
 	},
 	{
