@@ -78,7 +78,11 @@ test-sdk: ## Run the SDKs that callers use against the proxy. Needs node 20 or n
 	$(GO) test -race -count=1 -timeout 20m $(TESTFLAGS) ./test/sdk
 
 .PHONY: bench
-bench: ## Run the benchmarks of the packages.
+bench: build ## Measure the proxy beside nginx and a bare ReverseProxy (seven minutes) and write docs/benchmarks.md.
+	$(GO) run ./test/bench
+
+.PHONY: bench-micro
+bench-micro: ## Run the benchmarks of the packages.
 	$(GO) test -bench . -run '^$$' -benchmem ./internal/...
 
 ##@ Check
