@@ -27,6 +27,10 @@ const (
 	aiNode        = "ai"
 	langchainNode = "langchain"
 	anthropicNode = "anthropic"
+
+	openaiGoResponses    = "openai-go by responses"
+	openaiGoOldResponses = "openai-go 3.7.0 by responses"
+	openaiNodeResponses  = "openai by responses"
 )
 
 // client is one SDK.
@@ -40,14 +44,22 @@ type client struct {
 	linesOnly bool
 }
 
+// What openai-go calls an error in a stream: its versions differ.
+const (
+	goStreamed    = "*ssestream.StreamError"
+	goOldStreamed = "*errors.errorString"
+)
+
 var clients = map[string]client{
-	openaiGo:    {dialect: chat, modfile: "go.mod", class: goClass("*ssestream.StreamError")},
-	openaiGoOld: {dialect: chat, modfile: "v3.7.0.mod", class: goClass("*errors.errorString"), linesOnly: true},
-	openaiNode:  {dialect: chat, script: "openai.mjs", class: nodeClass},
-	// In a stream, this SDK hands out the error as it stands in the event.
-	aiNode:        {dialect: chat, script: "ai.mjs", class: func(status int) string { return either(status, "AI_APICallError", "error part") }},
-	langchainNode: {dialect: chat, script: "langchain.mjs", class: nodeClass},
-	anthropicNode: {dialect: messages, script: "anthropic.mjs", class: anthropicClass},
+	openaiGo:             {dialect: chat, modfile: "go.mod", class: goClass(goStreamed)},
+	openaiGoResponses:    {dialect: responses, modfile: "go.mod", class: goClass(goStreamed)},
+	openaiGoOld:          {dialect: chat, modfile: "v3.7.0.mod", class: goClass(goOldStreamed), linesOnly: true},
+	openaiGoOldResponses: {dialect: responses, modfile: "v3.7.0.mod", class: goClass(goOldStreamed), linesOnly: true},
+	openaiNode:           {dialect: chat, script: "openai.mjs", class: nodeClass},
+	openaiNodeResponses:  {dialect: responses, script: "responses.mjs", class: nodeClass},
+	aiNode:               {dialect: chat, script: "ai.mjs", class: aiClass},
+	langchainNode:        {dialect: chat, script: "langchain.mjs", class: nodeClass},
+	anthropicNode:        {dialect: messages, script: "anthropic.mjs", class: anthropicClass},
 }
 
 func either(status int, answered, streamed string) string {
@@ -60,6 +72,9 @@ func either(status int, answered, streamed string) string {
 func goClass(streamed string) func(int) string {
 	return func(status int) string { return either(status, "*apierror.Error", streamed) }
 }
+
+// aiClass: in a stream, the AI SDK hands out the error as it stands in the event.
+func aiClass(status int) string { return either(status, "AI_APICallError", "error part") }
 
 // nodeClass is the exception of the SDKs for node that OpenAI and Anthropic publish.
 func nodeClass(status int) string {
@@ -88,6 +103,7 @@ func anthropicClass(status int) string {
 type job struct {
 	ID      string `json:"id"`
 	BaseURL string `json:"baseURL"` // without /v1
+	Suffix  string `json:"suffix"`  // of the endpoint
 	Model   string `json:"model"`
 	Stream  bool   `json:"stream"`
 	Tools   bool   `json:"tools"`
@@ -124,15 +140,16 @@ func commands(t *testing.T) map[string][]string {
 	t.Helper()
 	node := installed(t)
 	programs := t.TempDir()
+	for _, modfile := range []string{"go.mod", "v3.7.0.mod"} {
+		command(t, "openaigo", "go", "build", "-modfile="+modfile, "-o", filepath.Join(programs, modfile+".program"), ".")
+	}
 	argv := map[string][]string{}
 	for name, c := range clients {
 		if c.script != "" {
 			argv[name] = []string{"node", filepath.Join(node, c.script)}
 			continue
 		}
-		program := filepath.Join(programs, strings.TrimSuffix(c.modfile, ".mod"))
-		command(t, "openaigo", "go", "build", "-modfile="+c.modfile, "-o", program, ".")
-		argv[name] = []string{program}
+		argv[name] = []string{filepath.Join(programs, c.modfile+".program")}
 	}
 	return argv
 }

@@ -50,7 +50,9 @@ const (
 )
 
 // retrying names the clients that do as Retry-After and X-Should-Retry say. The others have a rule of their own.
-var retrying = []string{openaiGo, openaiGoOld, openaiNode, anthropicNode}
+var retrying = []string{
+	openaiGo, openaiGoOld, openaiNode, anthropicNode, openaiGoResponses, openaiGoOldResponses, openaiNodeResponses,
+}
 
 // chatClients names the clients that speak chat completions.
 var chatClients = []string{openaiGo, openaiGoOld, openaiNode, aiNode, langchainNode}
@@ -151,7 +153,7 @@ var broken = map[string]scenario{
 		stream: true, early: true, chain: []script{rejectsLate(http.StatusBadRequest)}, want: &exception{says: rejectionTold},
 	},
 	"a comment with an empty line behind it, which this version takes for an event": {
-		stream: true, early: true, form: block, only: []string{openaiGoOld}, chain: []script{streamsSlowly},
+		stream: true, early: true, form: block, only: []string{openaiGoOld, openaiGoOldResponses}, chain: []script{streamsSlowly},
 		want: &exception{says: "unexpected end of JSON input", class: "*json.SyntaxError"},
 	},
 }

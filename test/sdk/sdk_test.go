@@ -147,7 +147,9 @@ func (tr *trial) jobs(up *upstream) []job {
 	for i, s := range tr.chain {
 		up.add("/"+tr.id+"/"+string(rune('a'+i)), &backend{dialect: d, script: s, tap: tr.tap})
 	}
-	through := job{ID: tr.id, BaseURL: tr.tap.url(), Model: tr.logical(), Stream: tr.stream, Tools: tr.tools, Retries: tr.retries}
+	through := job{
+		ID: tr.id, BaseURL: tr.tap.url(), Suffix: d.suffix, Model: tr.logical(), Stream: tr.stream, Tools: tr.tools, Retries: tr.retries,
+	}
 	if tr.model != "" {
 		through.Model = tr.model
 	}
@@ -198,7 +200,7 @@ func (tr *trial) referenceHolds() bool {
 		return false
 	}
 	if !tr.tools {
-		return r.Text == textTold
+		return r.Text == textTold && (r.Reasoning == reasoningTold || clients[tr.client].dialect != chat)
 	}
 	return cmp.Equal(r.Tools, []toolCall{{"weather", `{"city":"Paris"}`}, {"weather", `{"city":"東京"}`}})
 }

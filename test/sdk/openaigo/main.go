@@ -19,6 +19,7 @@ import (
 type job struct {
 	ID      string `json:"id"`
 	BaseURL string `json:"baseURL"`
+	Suffix  string `json:"suffix"` // of the endpoint
 	Model   string `json:"model"`
 	Stream  bool   `json:"stream"`
 	Tools   bool   `json:"tools"`
@@ -71,18 +72,11 @@ func main() {
 func do(j job) *result {
 	r := &result{ID: j.ID, Tools: []call{}}
 	client := openai.NewClient(option.WithBaseURL(j.BaseURL+"/v1"), option.WithAPIKey("sk-caller"), option.WithMaxRetries(j.Retries))
-	params := openai.ChatCompletionNewParams{
-		Model:    j.Model,
-		Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("What is the weather in Paris and in Tokyo?")},
-	}
-	if j.Tools {
-		params.Tools = []openai.ChatCompletionToolUnionParam{weather()}
-	}
 	var err error
-	if j.Stream {
-		err = r.stream(&client, params)
+	if j.Suffix == "/responses" {
+		err = r.respond(&client, j)
 	} else {
-		err = r.plain(&client, params)
+		err = r.complete(&client, j)
 	}
 	if err != nil {
 		r.Error = describe(err)
@@ -90,17 +84,32 @@ func do(j job) *result {
 	return r
 }
 
-func weather() openai.ChatCompletionToolUnionParam {
-	return openai.ChatCompletionFunctionTool(shared.FunctionDefinitionParam{
-		Name:        "weather",
-		Description: openai.String("The weather in a city."),
-		Parameters: shared.FunctionParameters{
-			"type":                 "object",
-			"properties":           map[string]any{"city": map[string]any{"type": "string"}},
-			"required":             []string{"city"},
-			"additionalProperties": false,
-		},
-	})
+const prompt = "What is the weather in Paris and in Tokyo?"
+
+// citySchema is what the tool "weather" takes.
+var citySchema = map[string]any{
+	"type":                 "object",
+	"properties":           map[string]any{"city": map[string]any{"type": "string"}},
+	"required":             []string{"city"},
+	"additionalProperties": false,
+}
+
+// complete does a job by /v1/chat/completions.
+func (r *result) complete(client *openai.Client, j job) error {
+	params := openai.ChatCompletionNewParams{
+		Model:    j.Model,
+		Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(prompt)},
+	}
+	if j.Tools {
+		weather := shared.FunctionDefinitionParam{
+			Name: "weather", Description: openai.String("The weather in a city."), Parameters: citySchema,
+		}
+		params.Tools = []openai.ChatCompletionToolUnionParam{openai.ChatCompletionFunctionTool(weather)}
+	}
+	if j.Stream {
+		return r.stream(client, params)
+	}
+	return r.plain(client, params)
 }
 
 func (r *result) plain(client *openai.Client, params openai.ChatCompletionNewParams) error {
@@ -118,7 +127,7 @@ func (r *result) plain(client *openai.Client, params openai.ChatCompletionNewPar
 func (r *result) stream(client *openai.Client, params openai.ChatCompletionNewParams) error {
 	params.StreamOptions = openai.ChatCompletionStreamOptionsParam{IncludeUsage: openai.Bool(true)}
 	stream := client.Chat.Completions.NewStreaming(context.Background(), params)
-	defer stream.Close()
+	defer func() { _ = stream.Close() }() // all has been read
 	var whole openai.ChatCompletionAccumulator
 	for stream.Next() {
 		chunk := stream.Current()
