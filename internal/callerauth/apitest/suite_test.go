@@ -78,7 +78,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		Fail("KUBEBUILDER_ASSETS is not set, so there is no kube-apiserver to test on: run `make test-api`, which builds one, or set it to a directory with etcd and kube-apiserver.")
 	}
 	log.SetLogger(GinkgoLogr)
-	klog.SetLogger(logr.FromSlogHandler(telemetry.NewLogger(&logs, everything).Handler()))
+	talkative := logr.FromSlogHandler(telemetry.NewLogger(&logs, everything).Handler())
+	klog.SetLoggerWithOptions(talkative, klog.ContextualLogger(true))
+	var verbosity klog.Level
+	Expect(verbosity.Set("20")).To(Succeed())
 	SetDefaultEventuallyTimeout(patience)
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	environment = &envtest.Environment{ControlPlaneStartTimeout: 2 * patience, ControlPlaneStopTimeout: 2 * patience}
@@ -135,10 +138,13 @@ func makeAccount(ctx context.Context, name string) *corev1.ServiceAccount {
 func tokenOf(ctx context.Context, namespace, name string, audiences ...string) string {
 	GinkgoHelper()
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
-	token, err := accounts.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
+	token, err := accounts.CoreV1().ServiceAccounts(namespace).CreateToken(unlogged(ctx), name, request, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	return token.Status.Token
 }
+
+// unlogged keeps what the test itself sends out of the logs that it reads.
+func unlogged(ctx context.Context) context.Context { return klog.NewContext(ctx, logr.Discard()) }
 
 // allow binds a ClusterRole to an account, in its namespace or, with cluster, everywhere. The binding goes with the test.
 func allow(ctx context.Context, role, account string, cluster bool) client.Object {
