@@ -23,6 +23,7 @@ import (
 	"github.com/spillway-dev/spillway/internal/server"
 	"github.com/spillway-dev/spillway/internal/table"
 	"github.com/spillway-dev/spillway/internal/telemetry"
+	"github.com/spillway-dev/spillway/internal/telemetry/otlp"
 )
 
 // Exit codes.
@@ -79,7 +80,13 @@ func serve(ctx context.Context, s *settings, stdout io.Writer, log *slog.Logger)
 		return err
 	}
 	defer closeAccess()
-	p, err := assemble(s, access, log)
+	tracer, stopTraces, err := otlp.Start(ctx, otlp.Config{Service: "spillway-proxy", Version: version, Instance: s.podName,
+		Getenv: os.Getenv, Log: log})
+	if err != nil {
+		return errUsage{err}
+	}
+	defer stopTraces()
+	p, err := assemble(s, access, tracer, log)
 	if err != nil {
 		return err
 	}
@@ -89,7 +96,7 @@ func serve(ctx context.Context, s *settings, stdout io.Writer, log *slog.Logger)
 }
 
 // assemble makes the parts and binds the ports; nothing runs yet.
-func assemble(s *settings, access telemetry.AccessLog, log *slog.Logger) (*parts, error) {
+func assemble(s *settings, access telemetry.AccessLog, tracer *telemetry.Tracer, log *slog.Logger) (*parts, error) {
 	p := &parts{log: log, registry: prometheus.NewRegistry(), store: table.NewStore()}
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p.tableMetrics = telemetry.NewTable(p.registry)
@@ -102,7 +109,7 @@ func assemble(s *settings, access telemetry.AccessLog, log *slog.Logger) (*parts
 	})
 	p.pipeline = proxy.New(proxy.Config{
 		Store: p.store, Breakers: p.breakers, Admission: p.admission, Metrics: telemetry.NewProxy(p.registry),
-		AccessLog: access, Log: log, Ready: func() error { return p.server.Ready() },
+		AccessLog: access, Tracer: tracer, Log: log, Ready: func() error { return p.server.Ready() },
 		MaxBody: s.maxBody, AllowCIDRs: s.allowCIDRs, Version: version,
 	})
 	var err error

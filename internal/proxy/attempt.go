@@ -23,6 +23,7 @@ type attempt struct {
 	series  *telemetry.BackendSeries
 	permit  *breaker.Permit
 	up      upstream
+	span    *telemetry.AttemptSpan
 	began   time.Time
 
 	slow     time.Duration // longest wait for the first token; 0 is none
@@ -34,7 +35,7 @@ type attempt struct {
 	collector *openai.Collector // assembles a stream for a caller that wants one body
 	held      []byte            // events before the first token
 	token     bool              // the first token came
-	finished  bool              // a finish reason came: the answer is whole
+	progress  openai.Progress   // whether the answer is whole
 	heard     time.Time         // when the backend last sent anything
 	usage     openai.Usage
 }
@@ -44,6 +45,7 @@ type attempt struct {
 func (x *exchange) attempt(i int, permit *breaker.Permit) (outcome Outcome) {
 	backend := x.plan.Steps[i].Backend
 	a := &attempt{x: x, n: i + 1, backend: backend, permit: permit, began: time.Now(), series: x.series.Backend(backend.Name)}
+	a.span = x.span.Attempt(telemetry.AttemptStart{N: a.n, Backend: backend.Name, Model: backend.Model, Began: a.began})
 	x.log.Attempts++
 	outcome = Outcome{Class: Cancelled, Cause: "panic"} // until it is known better
 	defer func() { a.end(&outcome) }()
@@ -70,6 +72,7 @@ func (a *attempt) end(o *Outcome) {
 	a.suspect(o)
 	a.x.outside += time.Since(a.began)
 	a.note(o)
+	a.endSpan(o)
 }
 
 // note counts the attempt.
@@ -87,6 +90,22 @@ func (a *attempt) note(o *Outcome) {
 	}
 	a.x.log.Cause = o.Cause
 	a.x.trail = append(a.x.trail, tried{backend: a.backend, outcome: *o})
+}
+
+// endSpan ends the attempt's span with what it ended in.
+func (a *attempt) endSpan(o *Outcome) {
+	end := telemetry.AttemptEnd{Outcome: o.Class.String(), Regime: a.backend.Regime, Cause: o.Cause,
+		Prompt: a.usage.Prompt, Completed: a.usage.Completion}
+	if a.resp != nil {
+		end.Status = a.resp.StatusCode
+	}
+	if o.Class != Success && o.Class != Cancelled {
+		end.Error = string(o.attemptCode())
+	}
+	if o.saturation() {
+		end.Regime = "saturated"
+	}
+	a.span.End(end)
 }
 
 // suspect has the backend asked whether it is silent, where the attempt ended too early to tell.
@@ -140,6 +159,7 @@ func (a *attempt) send() error {
 	}
 	body := x.envelope.Splice(x.body, a.backend.Model)
 	header := x.toBackend(a.backend)
+	a.span.Inject(header)
 	a.up.transport, a.up.limit, a.up.fault = tr, x.p.cfg.MaxAnswer, x.p.reportPanic
 	a.up.request = func(ctx context.Context) *http.Request { return newRequest(ctx, target, header, body) }
 	a.up.start(&x.p.background)
@@ -230,7 +250,7 @@ func (a *attempt) expiredStream(now time.Time) (o Outcome, ended bool) {
 	idle := a.x.route.Timeouts.Idle
 	spent, idled := a.x.budget.spent(now), idle > 0 && now.Sub(a.heard) >= idle
 	switch {
-	case a.finished && (spent || idled):
+	case a.progress.Whole() && (spent || idled):
 		return a.complete(), true // all that is missing is its [DONE]
 	case spent:
 		return Outcome{Class: Deadline, Cause: "the request's time is over, within the answer"}, true

@@ -163,6 +163,7 @@ func (c *caller) flush() {
 	}
 	for _, state := range c.unwritten {
 		c.x.series.Heartbeat(state)
+		c.x.span.Heartbeat(state)
 	}
 	c.unwritten = c.unwritten[:0]
 }

@@ -33,6 +33,8 @@ type Config struct {
 	Metrics   *telemetry.Proxy
 	// AccessLog gets one line per request; the zero value writes none.
 	AccessLog telemetry.AccessLog
+	// Tracer makes the spans of requests; nil makes none.
+	Tracer *telemetry.Tracer
 	// Log is for what concerns no single request, and for faults of ours. Default: discarded.
 	Log *slog.Logger
 

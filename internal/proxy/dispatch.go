@@ -52,6 +52,9 @@ func (x *exchange) step(i int) (settled bool, f *failure) {
 		return true, x.settle(backend, &outcome)
 	}
 	x.reason = rules[outcome.Class].reason
+	if outcome.saturation() {
+		x.span.Saturated(backend.Name, i+1 < len(x.plan.Steps))
+	}
 	x.caller.say(stream.Heartbeat{State: outcome.state(), Backend: backend.Name,
 		FailingOver: i+1 < len(x.plan.Steps), Code: string(outcome.attemptCode())})
 	return false, nil

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spillway-dev/spillway/internal/breaker"
@@ -106,6 +107,9 @@ func makePlan(x *exchange) *failure {
 	})
 	x.log.Hint, x.log.HintApplied = plan.CleanHint(hint), string(x.plan.Preference)
 	x.reason = string(x.plan.Reason)
+	if x.log.Hint != "" {
+		x.span.Preference(strings.ToValidUTF8(x.log.Hint, "?"), x.log.HintApplied)
+	}
 	return nil
 }
 

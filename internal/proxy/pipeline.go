@@ -48,7 +48,8 @@ type exchange struct {
 	quoted  []byte // see quotedModel
 
 	log     telemetry.Access
-	outside time.Duration // spent on backends, the queue and the caller's own sending
+	span    *telemetry.RequestSpan // nil where tracing is off, and then does nothing
+	outside time.Duration          // spent on backends, the queue and the caller's own sending
 }
 
 // path is the endpoint's path, which the breakers know it by. The caller's is the same, or there would be no endpoint.
@@ -84,6 +85,7 @@ func (x *exchange) gone() *failure {
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, ep openai.Endpoint) {
 	x := &exchange{p: p, r: r, endpoint: ep, began: time.Now(), lease: p.memory.lease(), series: p.cfg.Metrics.Route(nil)}
 	x.log.RequestID = requestID(r.Header)
+	x.span = p.cfg.Tracer.Request(r, x.path(), x.began)
 	x.caller.init(w, r, p.cfg.WriteTimeout, x)
 	done := p.cfg.Metrics.InFlight()
 	defer done()

@@ -112,10 +112,13 @@ func (p *Proxy) allow(w http.ResponseWriter, r *http.Request, endpoint string, m
 
 // refuse answers and records a request that never enters the pipeline.
 func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, endpoint string, e *openai.Error) {
+	span := p.cfg.Tracer.Request(r, "", time.Now())
 	id := requestID(r.Header)
 	w.Header().Set(headerRequestID, id)
 	w.Header().Set("X-Should-Retry", "false")
 	code := openai.WriteError(w, e)
 	p.cfg.Metrics.Route(nil).Request(endpoint, code)
-	p.cfg.AccessLog.Write(p.cfg.Now(), &telemetry.Access{RequestID: id, Endpoint: endpoint, Code: code, Error: string(e.Code)})
+	line := telemetry.Access{RequestID: id, Endpoint: endpoint, Code: code, Error: string(e.Code), TraceID: span.TraceID()}
+	p.cfg.AccessLog.Write(p.cfg.Now(), &line)
+	span.End(time.Now(), "", &line)
 }

@@ -40,14 +40,17 @@ func (x *exchange) enqueue(i int) (release func(), err error) {
 	defer done()
 	began := time.Now()
 	release, err = x.await(ctx, backend, wait)
-	x.queued(time.Since(began), err)
+	x.queued(backend, began, err)
 	return release, err
 }
 
-func (x *exchange) queued(d time.Duration, err error) {
+func (x *exchange) queued(backend *table.Backend, began time.Time, err error) {
 	if isFull(err) {
 		return // refused, not made to wait
 	}
+	now := time.Now()
+	d := now.Sub(began)
+	x.span.Queued(backend.Name, began, now, err == nil)
 	x.log.Queued += d
 	x.outside += d
 	x.p.cfg.Metrics.QueueWait(d)

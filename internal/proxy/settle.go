@@ -170,8 +170,7 @@ func (x *exchange) quotedModel() []byte {
 	return x.quoted
 }
 
-// record writes down what became of the request: metrics and one line of the access log. A span would begin at x.began,
-// end here, and have one child for each attempt.
+// record writes down what became of the request: metrics, one line of the access log, and the end of its span.
 func (x *exchange) record() {
 	now := time.Now()
 	x.log.Endpoint = x.endpoint.String()
@@ -185,5 +184,11 @@ func (x *exchange) record() {
 		x.series.Backend(x.log.Backend).Duration(x.log.Duration)
 	}
 	x.log.Hint = strings.ToValidUTF8(x.log.Hint, "?")
+	x.log.TraceID = x.span.TraceID()
 	x.p.cfg.AccessLog.Write(x.p.cfg.Now(), &x.log)
+	model := ""
+	if x.route != nil {
+		model = x.route.Model
+	}
+	x.span.End(now, model, &x.log)
 }

@@ -36,6 +36,8 @@ type Access struct {
 
 	Hint        string // the backend that the caller asked for
 	HintApplied string // applied, not-in-chain or ignored; empty without a hint
+
+	TraceID string // empty where the request is not traced
 }
 
 // AccessLog writes access lines. The zero value writes nothing.
@@ -67,6 +69,7 @@ func (a *Access) attrs(attrs []slog.Attr) []slog.Attr {
 	attrs = appendText(attrs, "cause", a.Cause)
 	attrs = appendText(attrs, "hint", a.Hint)
 	attrs = appendText(attrs, "hint_applied", a.HintApplied)
+	attrs = appendText(attrs, "trace_id", a.TraceID)
 	if a.TTFT > 0 {
 		attrs = append(attrs, slog.Int64("ttft_us", a.TTFT.Microseconds()))
 	}
