@@ -1,6 +1,9 @@
 package openai
 
-import "bytes"
+import (
+	"bytes"
+	"strconv"
+)
 
 // EventKind says what a stream event means for the attempt that carries it.
 type EventKind uint8
@@ -30,9 +33,10 @@ func (k EventKind) String() string {
 // EventFacts is what one event says.
 type EventFacts struct {
 	Kind EventKind
-	// Finish says that the answer is whole with this event: a finish reason, or the dialect's own closing event.
-	Finish bool
-	Usage  Usage
+	// Begun are the choices that the event speaks of, Finished those that are whole with it: by a finish reason, or by the
+	// dialect's own closing event. A Progress adds them up.
+	Begun, Finished Choices
+	Usage           Usage
 	// Model is the value of the model within the event's data, quotes included.
 	Model Span
 	// Answer is set where Kind is ErrorEvent.
@@ -54,8 +58,8 @@ func JudgeEvent(ep Endpoint, name, data []byte) EventFacts {
 	if whole := c.end(); w.failed || !whole {
 		return w.faulty(data)
 	}
-	f := EventFacts{Finish: w.finish, Usage: w.usage, Model: w.model}
-	if w.token || w.finish {
+	f := EventFacts{Begun: w.begun, Finished: w.finished, Usage: w.usage, Model: w.model}
+	if w.token || w.finished != 0 {
 		f.Kind = Token
 	}
 	return f
@@ -89,7 +93,8 @@ func (w *answerWalk) member(c *cursor, name []byte) {
 // eventWalk gathers what one event says while the cursor passes over it.
 type eventWalk struct {
 	answerWalk
-	token, finish bool
+	token           bool
+	begun, finished Choices
 }
 
 func (w *eventWalk) walk(c *cursor, ep Endpoint) {
@@ -156,18 +161,31 @@ func (w *eventWalk) choices(c *cursor) {
 			c.value()
 			continue
 		}
-		for c.enter('{'); c.more('}'); {
-			switch string(c.name()) {
-			case "delta", "message":
-				w.delta(c)
-			case "text":
-				w.token = filled(c.value().in(c.b)) || w.token
-			case "finish_reason":
-				w.finish = filled(c.value().in(c.b)) || w.finish
-			default:
-				c.value()
-			}
+		w.choice(c)
+	}
+}
+
+// choice walks over one choice of a chunk. Without an index it is the first.
+func (w *eventWalk) choice(c *cursor) {
+	var index int64
+	finished := false
+	for c.enter('{'); c.more('}'); {
+		switch string(c.name()) {
+		case "index":
+			index, _ = strconv.ParseInt(string(c.value().in(c.b)), 10, 64) // what is no number is 0
+		case "delta", "message":
+			w.delta(c)
+		case "text":
+			w.token = filled(c.value().in(c.b)) || w.token
+		case "finish_reason":
+			finished = filled(c.value().in(c.b))
+		default:
+			c.value()
 		}
+	}
+	w.begun |= choiceAt(index)
+	if finished {
+		w.finished |= choiceAt(index)
 	}
 }
 
@@ -197,7 +215,7 @@ func (w *eventWalk) responsesEvent(kind []byte, content bool) {
 	case "error", "response.failed":
 		w.failed = true
 	case "response.completed", "response.incomplete":
-		w.finish = true
+		w.finished = choiceAt(0)
 	case "response.output_item.done", "response.content_part.done":
 		w.token = true // a server may send an item whole, without deltas
 	default:
@@ -212,7 +230,7 @@ func (w *eventWalk) messagesEvent(kind, delta []byte) {
 	case `"error"`:
 		w.failed = true
 	case `"message_stop"`:
-		w.finish = true
+		w.finished = choiceAt(0)
 	case `"content_block_delta"`, `"message_delta"`:
 		w.messagesDelta(delta)
 	}
@@ -228,7 +246,9 @@ func (w *eventWalk) messagesDelta(delta []byte) {
 		case "text", "thinking", "partial_json", "signature", "citation", "citations":
 			w.token = filled(c.value().in(delta)) || w.token
 		case "stop_reason":
-			w.finish = filled(c.value().in(delta)) || w.finish
+			if filled(c.value().in(delta)) {
+				w.finished = choiceAt(0)
+			}
 		default:
 			c.value()
 		}

@@ -18,12 +18,12 @@ func delta(members string) string {
 type eventCase struct {
 	ep         openai.Endpoint // zero: chat completions
 	name, data string
-	want       openai.EventFacts // without Model and Reason
+	want       openai.EventFacts // without Model, Begun and Reason
 }
 
 var (
 	token   = openai.EventFacts{Kind: openai.Token}
-	finish  = openai.EventFacts{Kind: openai.Token, Finish: true}
+	finish  = openai.EventFacts{Kind: openai.Token, Finished: 1}
 	prelude = openai.EventFacts{}
 )
 
@@ -110,7 +110,7 @@ var eventCases = map[string]eventCase{
 	"responses: arguments":            {ep: openai.Responses, data: `{"type":"response.function_call_arguments.delta","delta":"{"}`, want: token},
 	"responses: reasoning":            {ep: openai.Responses, data: `{"type":"response.reasoning_summary_text.delta","delta":"x"}`, want: token},
 	"responses: whole text":           {ep: openai.Responses, data: `{"type":"response.output_text.done","text":"x"}`, want: token},
-	"responses: completed":            {ep: openai.Responses, data: `{"type":"response.completed","response":{"usage":{"input_tokens":3,"output_tokens":4}}}`, want: openai.EventFacts{Kind: openai.Token, Finish: true, Usage: openai.Usage{Prompt: 3, Completion: 4, Known: true}}},
+	"responses: completed":            {ep: openai.Responses, data: `{"type":"response.completed","response":{"usage":{"input_tokens":3,"output_tokens":4}}}`, want: openai.EventFacts{Kind: openai.Token, Finished: 1, Usage: openai.Usage{Prompt: 3, Completion: 4, Known: true}}},
 	"responses: incomplete":           {ep: openai.Responses, data: `{"type":"response.incomplete","response":{}}`, want: finish},
 	"responses: failed":               {ep: openai.Responses, data: `{"type":"response.failed","response":{"error":{"code":"rate_limit_exceeded","message":"m"}}}`, want: failure(openai.Refused, 429)},
 	"responses: error":                {ep: openai.Responses, data: `{"type":"error","code":"server_error","message":"m"}`, want: failure(openai.Failed, 500)},
@@ -121,7 +121,7 @@ var eventCases = map[string]eventCase{
 	"messages: text":                  {ep: openai.Messages, data: `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"x"}}`, want: token},
 	"messages: thinking":              {ep: openai.Messages, data: `{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"x"}}`, want: token},
 	"messages: empty tool input":      {ep: openai.Messages, data: `{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":""}}`, want: prelude},
-	"messages: a stop reason":         {ep: openai.Messages, data: `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":9}}`, want: openai.EventFacts{Kind: openai.Token, Finish: true, Usage: openai.Usage{Completion: 9, Known: true}}},
+	"messages: a stop reason":         {ep: openai.Messages, data: `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":9}}`, want: openai.EventFacts{Kind: openai.Token, Finished: 1, Usage: openai.Usage{Completion: 9, Known: true}}},
 	"messages: stop":                  {ep: openai.Messages, data: `{"type":"message_stop"}`, want: finish},
 	"messages: overloaded":            {ep: openai.Messages, name: "error", data: `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`, want: failure(openai.Refused, 529)},
 	"messages: an error without name": {ep: openai.Messages, data: `{"type":"error","error":{"type":"api_error","message":"m"}}`, want: failure(openai.Failed, 500)},
@@ -133,7 +133,7 @@ func TestJudgeEvent(t *testing.T) {
 			ep := max(tc.ep, openai.ChatCompletions)
 			got := openai.JudgeEvent(ep, []byte(tc.name), []byte(tc.data))
 			ignored := cmp.Options{
-				cmpopts.IgnoreFields(openai.EventFacts{}, "Model"), cmpopts.IgnoreFields(openai.Answer{}, "Reason"),
+				cmpopts.IgnoreFields(openai.EventFacts{}, "Model", "Begun"), cmpopts.IgnoreFields(openai.Answer{}, "Reason"),
 			}
 			if diff := cmp.Diff(tc.want, got, ignored); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

@@ -147,7 +147,7 @@ func (a *attempt) event(ev sse.Event) (o Outcome, ended bool) {
 			a.firstToken()
 		}
 	}
-	a.finished = a.finished || facts.Finish
+	a.progress.Add(&facts)
 	return a.pass(ev, facts.Model)
 }
 
@@ -232,7 +232,7 @@ func (a *attempt) ended(err error) Outcome {
 			return o
 		}
 	}
-	if a.finished {
+	if a.progress.Whole() {
 		return a.complete()
 	}
 	if errors.Is(err, io.EOF) {
