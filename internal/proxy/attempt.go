@@ -241,7 +241,9 @@ func (a *attempt) expired(now time.Time) (o Outcome, ended bool) {
 	case a.share > 0 && waited >= a.share:
 		return Outcome{Class: OutOfShare, Cause: "no first token within its share of the request's time"}, true
 	}
-	a.deadline.Reset(time.Millisecond) // the clock is not quite there
+	if a.slow > 0 || a.share > 0 {
+		a.deadline.Reset(time.Millisecond) // the clock is not quite there
+	}
 	return Outcome{}, false
 }
 
@@ -262,6 +264,18 @@ func (a *attempt) expiredStream(now time.Time) (o Outcome, ended bool) {
 }
 
 // limitSilence arms the deadline for the end of the idle time or of the budget.
+// awaitBody ends the wait for a first token: the status has told that there is none to come. What is left of the answer is
+// bounded by the upstream, and by the request's whole time.
+func (a *attempt) awaitBody() {
+	a.slow, a.share = 0, 0
+	switch {
+	case a.x.budget.limited():
+		a.deadline.Reset(max(time.Until(a.x.budget.ends), time.Millisecond))
+	case a.deadline != nil:
+		a.deadline.Stop()
+	}
+}
+
 func (a *attempt) limitSilence(now time.Time) {
 	var next time.Duration
 	if idle := a.x.route.Timeouts.Idle; idle > 0 {

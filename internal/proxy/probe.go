@@ -101,6 +101,8 @@ func firstTokenOf(ctx context.Context, u *upstream, ep openai.Endpoint) Outcome 
 			switch {
 			case resp == nil:
 				return transportOutcome(part.err)
+			case part.settled:
+				continue // its body says more
 			case part.whole:
 				o, _ := judgeWhole(ep, resp, &part, false)
 				return o

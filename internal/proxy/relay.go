@@ -27,6 +27,9 @@ func (a *attempt) take(p part) (o Outcome, ended bool) {
 		panic(errFault) // it is reported; the request ends as with any fault of ours
 	case a.resp == nil:
 		return transportOutcome(p.err), true
+	case p.settled:
+		a.awaitBody()
+		return Outcome{}, false
 	case p.whole:
 		return a.takeWhole(p), true
 	}

@@ -40,6 +40,9 @@ type part struct {
 	data  []byte
 	whole bool
 	// err ends the answer; io.EOF ends a stream as it should.
+	// settled says that the status, which is no success, has told that there will be no token. The whole body follows, as
+	// far as it comes soon.
+	settled bool
 	err error
 }
 
@@ -164,6 +167,9 @@ func (u *upstream) sendError(p part) {
 	defer giveUp.Stop()
 	body, closeBody, err := decoder(p.resp.Header.Values("Content-Encoding"), p.resp.Body, errorBodyLimit)
 	if err == nil {
+	if !u.send(part{resp: p.resp, settled: true}) {
+		return
+	}
 		defer closeBody()
 		p.data, _ = readAll(io.LimitReader(body, errorBodyLimit), firstRead, errorBodyLimit, nil)
 	}
