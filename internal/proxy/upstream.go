@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -39,10 +40,10 @@ type part struct {
 	// data is the whole body where whole is set, else bytes of a stream, which are given back with recycle.
 	data  []byte
 	whole bool
-	// err ends the answer; io.EOF ends a stream as it should.
 	// settled says that the status, which is no success, has told that there will be no token. The whole body follows, as
 	// far as it comes soon.
 	settled bool
+	// err ends the answer; io.EOF ends a stream as it should.
 	err error
 }
 
@@ -62,6 +63,9 @@ type upstream struct {
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when nobody takes parts any more and the rest is to be drained
 }
+
+// blank is what may stand before an answer of any shape.
+const blank = " \t\r\n"
 
 // buffers of readSize bytes.
 var buffers = sync.Pool{New: func() any { return new([readSize]byte) }}
@@ -163,13 +167,13 @@ func (u *upstream) send(p part) bool {
 
 // sendError hands over an answer that is no success, with as much of its body as comes soon.
 func (u *upstream) sendError(p part) {
+	if !u.send(part{resp: p.resp, settled: true}) {
+		return
+	}
 	giveUp := time.AfterFunc(errorBodyWait, func() { _ = p.resp.Body.Close() })
 	defer giveUp.Stop()
 	body, closeBody, err := decoder(p.resp.Header.Values("Content-Encoding"), p.resp.Body, errorBodyLimit)
 	if err == nil {
-	if !u.send(part{resp: p.resp, settled: true}) {
-		return
-	}
 		defer closeBody()
 		p.data, _ = readAll(io.LimitReader(body, errorBodyLimit), firstRead, errorBodyLimit, nil)
 	}
@@ -184,13 +188,13 @@ func (u *upstream) read(first part, body io.Reader) {
 	var n int
 	var err error
 	for shape == openai.ShapeUnknown && err == nil {
+		if n == len(buf) {
+			n = copy(buf, bytes.TrimLeft(buf, blank)) // some backends send blank lines while they work
+		}
 		var m int
 		m, err = body.Read(buf[n:])
 		n += m
-		shape = openai.Sniff(buf[:n], err != nil || n == len(buf))
-		if shape == openai.ShapeUnknown && n == len(buf) {
-			break
-		}
+		shape = openai.Sniff(buf[:n], err != nil || n == len(buf) && buf[0] > ' ')
 	}
 	if shape == openai.ShapeSSE {
 		first.data, first.err = buf[:n], err
