@@ -33,6 +33,7 @@ type attempt struct {
 	resp      *http.Response    // once its header came
 	events    *sse.Scanner      // where the answer is a stream
 	collector *openai.Collector // assembles a stream for a caller that wants one body
+	collected int64             // bytes of events in it
 	held      []byte            // events before the first token
 	token     bool              // the first token came
 	progress  openai.Progress   // whether the answer is whole
@@ -263,7 +264,6 @@ func (a *attempt) expiredStream(now time.Time) (o Outcome, ended bool) {
 	return Outcome{}, false
 }
 
-// limitSilence arms the deadline for the end of the idle time or of the budget.
 // awaitBody ends the wait for a first token: the status has told that there is none to come. What is left of the answer is
 // bounded by the upstream, and by the request's whole time.
 func (a *attempt) awaitBody() {
@@ -276,6 +276,7 @@ func (a *attempt) awaitBody() {
 	}
 }
 
+// limitSilence arms the deadline for the end of the idle time or of the budget.
 func (a *attempt) limitSilence(now time.Time) {
 	var next time.Duration
 	if idle := a.x.route.Timeouts.Idle; idle > 0 {

@@ -70,8 +70,6 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	// The rest writes at once, so one deadline covers it.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(p.cfg.WriteTimeout))
 	answer := p.information(path)
 	if answer == nil {
 		p.refuse(w, r, unknownEndpoint, &openai.Error{Code: openai.CodeInvalidRequest, Status: http.StatusNotFound,
@@ -79,6 +77,7 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if p.allow(w, r, informationEndpoint, http.MethodGet, http.MethodHead) {
+		p.limitWriting(w)
 		answer(w, r)
 	}
 }
@@ -110,12 +109,19 @@ func (p *Proxy) allow(w http.ResponseWriter, r *http.Request, endpoint string, m
 	return false
 }
 
+// limitWriting sets one deadline for an answer that is written at once, in place of the one that the connection's last
+// answer has left.
+func (p *Proxy) limitWriting(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(p.cfg.WriteTimeout))
+}
+
 // refuse answers and records a request that never enters the pipeline.
 func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, endpoint string, e *openai.Error) {
 	span := p.cfg.Tracer.Request(r, "", time.Now())
 	id := requestID(r.Header)
 	w.Header().Set(headerRequestID, id)
 	w.Header().Set("X-Should-Retry", "false")
+	p.limitWriting(w)
 	code := openai.WriteError(w, e)
 	p.cfg.Metrics.Route(nil).Request(endpoint, code)
 	line := telemetry.Access{RequestID: id, Endpoint: endpoint, Code: code, Error: string(e.Code), TraceID: span.TraceID()}

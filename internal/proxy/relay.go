@@ -214,6 +214,9 @@ func (a *attempt) collect(ev sse.Event) (o Outcome, ended bool) {
 	if a.collector == nil {
 		a.collector = openai.NewCollector(a.x.endpoint)
 	}
+	if a.collected += int64(len(ev.Data)); a.collected > a.x.p.cfg.MaxAnswer {
+		return Outcome{Class: Invalid, Cause: describe(errAnswerTooLarge)}, true
+	}
 	if err := a.collector.Add(ev.Data); err != nil {
 		return Outcome{Class: Invalid, Cause: "a stream that makes no body"}, true
 	}
