@@ -33,8 +33,11 @@ type transports struct {
 	byKey map[transportKey]*transport
 }
 
-// transport is one way to connect: pool reuses idle connections, fresh never does.
-type transport struct{ pool, fresh *http.Transport }
+// transport is one way to connect: plain takes what it can, of the rest pool reuses idle connections, fresh never does.
+type transport struct {
+	plain       plain
+	pool, fresh *http.Transport
+}
 
 // transportKey identifies a way to connect. A backend without TLS settings has those of the system.
 type transportKey struct {
@@ -105,6 +108,7 @@ func (t *transports) close() {
 }
 
 func (t *transport) close() {
+	t.plain.close()
 	t.pool.CloseIdleConnections()
 	t.fresh.CloseIdleConnections()
 }
@@ -132,7 +136,7 @@ func (t *transports) make(key transportKey) (*transport, error) {
 			// No proxy from the environment, and no response-header timeout: that one looks like the caller's deadline.
 		}
 	}
-	tr := &transport{pool: build(), fresh: build()}
+	tr := &transport{plain: plain{dial: dialer.DialContext}, pool: build(), fresh: build()}
 	tr.fresh.DisableKeepAlives = true
 	return tr, nil
 }

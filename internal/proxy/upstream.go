@@ -139,15 +139,23 @@ func (u *upstream) run() {
 	u.read(first, body)
 }
 
-// roundTrip sends the request. One that died on a reused connection before any byte of an answer met a backend that had
-// closed it meanwhile: it is sent once more, on a fresh one.
+// roundTrip sends the request, by the client that suits it.
 func (u *upstream) roundTrip() (*http.Response, error) {
+	r := u.request(u.ctx)
+	if !u.transport.plain.takes(r) {
+		return u.pooled(r)
+	}
+	return u.transport.plain.roundTrip(r, func() *http.Request { return u.request(u.ctx) })
+}
+
+// pooled sends a request through http.Transport. What plain.roundTrip says of reused connections holds here too.
+func (u *upstream) pooled(r *http.Request) (*http.Response, error) {
 	var reused, answered atomic.Bool
 	trace := &httptrace.ClientTrace{
 		GotConn:              func(info httptrace.GotConnInfo) { reused.Store(info.Reused) },
 		GotFirstResponseByte: func() { answered.Store(true) },
 	}
-	resp, err := u.transport.pool.RoundTrip(u.request(httptrace.WithClientTrace(u.ctx, trace)))
+	resp, err := u.transport.pool.RoundTrip(r.WithContext(httptrace.WithClientTrace(u.ctx, trace)))
 	if err == nil || u.ctx.Err() != nil || !reused.Load() || answered.Load() {
 		return resp, err
 	}
