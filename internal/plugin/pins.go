@@ -1,0 +1,124 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/spillway-dev/spillway/api/v1alpha1"
+)
+
+// pinsCommand lists pins.
+type pinsCommand struct {
+	*cli
+	allNamespaces bool
+	format        format
+}
+
+func newPins(c *cli) *cobra.Command {
+	p := &pinsCommand{cli: c}
+	cmd := &cobra.Command{
+		Use:   "pins",
+		Short: "List pins: what they do, from when until when, who made them and why",
+		Long: `List pins in the order in which they apply: the oldest first, so the last one has the last word.
+
+Pins that have ended are listed until they are deleted, a day later by default.`,
+		Example: `  # Pins of the namespace
+  kubectl spillway pins
+
+  # Pins of all namespaces, with times as RFC 3339
+  kubectl spillway pins -A -o wide`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return p.run(cmd.Context()) },
+	}
+	cmd.Flags().BoolVarP(&p.allNamespaces, "all-namespaces", "A", false, "list the pins of all namespaces")
+	addFormat(cmd, &p.format, formatWide, formatJSON, formatYAML)
+	return cmd
+}
+
+func (p *pinsCommand) run(ctx context.Context) error {
+	namespace, err := p.namespace()
+	if err != nil {
+		return err
+	}
+	if p.allNamespaces {
+		namespace = ""
+	}
+	api, err := p.connect()
+	if err != nil {
+		return err
+	}
+	pins, err := listPins(ctx, api, namespace)
+	if err != nil {
+		return err
+	}
+	if p.format.structured() {
+		for i := range pins {
+			setKind(&pins[i])
+		}
+		return p.format.print(p.Out, &v1alpha1.BackendPinList{TypeMeta: kindOf("BackendPinList"), Items: pins})
+	}
+	if len(pins) == 0 {
+		fmt.Fprintln(p.ErrOut, "There is no pin.")
+		return nil
+	}
+	return p.grid(pins, namespace == "").print(p.Out)
+}
+
+func (p *pinsCommand) grid(pins []v1alpha1.BackendPin, namespaces bool) *grid {
+	m := p.moment(p.format == formatWide)
+	v := judge(pins, m.now)
+	t := &grid{header: []string{"NAME", "ROUTES", "EFFECT", "PHASE", "FROM", "UNTIL", "BY", "REASON"}}
+	if namespaces {
+		t.header = append([]string{"NAMESPACE"}, t.header...)
+	}
+	for i := range pins {
+		pin := &pins[i]
+		verdict := v.of(pin)
+		cells := []string{
+			pin.Name, routesOf(&pin.Spec.Routes), effect(pin.Spec.Mode, pin.Spec.Backend), phaseText(pin, v.phase(pin)),
+			m.at(verdict.StartsAt), m.at(verdict.ExpiresAt), text(pin.Annotations[v1alpha1.AnnotationPinnedBy]), pin.Spec.Reason,
+		}
+		if namespaces {
+			cells = append([]string{pin.Namespace}, cells...)
+		}
+		t.add(cells...)
+	}
+	return t
+}
+
+// phaseText adds why a pin that is in time does nothing, which only the manager knows.
+func phaseText(p *v1alpha1.BackendPin, phase v1alpha1.PinPhase) string {
+	active := meta.FindStatusCondition(p.Status.Conditions, string(v1alpha1.ConditionActive))
+	if phase == v1alpha1.PinActive && p.Status.Phase == v1alpha1.PinActive && active != nil && active.Status == metav1.ConditionFalse {
+		return fmt.Sprintf("%s (%s)", phase, active.Reason)
+	}
+	return string(phase)
+}
+
+func kindOf(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind}
+}
+
+// setKind writes apiVersion and kind, which a typed client drops.
+func setKind(p *v1alpha1.BackendPin) {
+	p.TypeMeta = kindOf("BackendPin")
+	p.ManagedFields = nil
+}
+
+func keyOf(o client.Object) types.NamespacedName { return client.ObjectKeyFromObject(o) }
+
+// untilText is the end of a pin with its zone, which is worth saying once: "23:00:00 CEST (in 3h)".
+func (m moment) untilText(end time.Time) string {
+	if m.full {
+		return m.at(end)
+	}
+	return fmt.Sprintf("%s %s (%s)", m.clock(end), end.In(m.zone).Format("MST"), m.distance(end))
+}
