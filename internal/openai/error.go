@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"time"
@@ -94,8 +95,21 @@ func (e *Error) appendExtras(dst []byte) []byte {
 	return append(dst, ']')
 }
 
-// AppendEvent appends the envelope as a data event, for a stream whose status line has gone. No [DONE] follows it.
-func (e *Error) AppendEvent(dst []byte) []byte { return sse.AppendData(dst, e.AppendJSON(nil)) }
+// AppendErrorEvent appends an error body as the last event of a stream whose status line has gone. No [DONE] follows it.
+// It is a data event without a name, apart from the messages dialect: its clients skip what has no name, and a cut answer
+// would look whole to them.
+func AppendErrorEvent(dst []byte, ep Endpoint, body []byte) []byte {
+	if ep != Messages {
+		return sse.AppendData(dst, body)
+	}
+	var typed struct {
+		Type string `json:"type"`
+	}
+	if json.Unmarshal(body, &typed) == nil && typed.Type == "" {
+		body = append([]byte(`{"type":"error",`), body[1:]...)
+	}
+	return sse.AppendEvent(dst, "error", body)
+}
 
 // WriteError answers with the error: Content-Type, Content-Length, Retry-After where it is set, status and envelope.
 // It returns the status. Other headers are the caller's.

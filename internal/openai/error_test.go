@@ -64,7 +64,7 @@ func TestErrorAppendJSON(t *testing.T) {
 			if diff := cmp.Diff(tc.want, string(tc.in.AppendJSON(nil))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if got := string(tc.in.AppendEvent(nil)); got != "data: "+tc.want+"\n\n" {
+			if got := string(AppendErrorEvent(nil, ChatCompletions, tc.in.AppendJSON(nil))); got != "data: "+tc.want+"\n\n" {
 				t.Errorf("event %q", got)
 			}
 			if got := tc.in.HTTPStatus(); got != tc.wantStatus {
@@ -178,5 +178,24 @@ func TestEndpointOf(t *testing.T) {
 	}
 	if got := openai.Endpoint(0).String() + openai.Endpoint(99).String(); got != "unknownunknown" {
 		t.Errorf("endpoints that are none: %q", got)
+	}
+}
+
+func TestErrorEventOfTheMessagesDialect(t *testing.T) {
+	for name, tc := range map[string]struct{ in, want string }{
+		"it is named, and says its type": {
+			in:   `{"error":{"message":"cut"}}`,
+			want: "event: error\ndata: {\"type\":\"error\",\"error\":{\"message\":\"cut\"}}\n\n",
+		},
+		"a backend's own type stays": {
+			in:   `{"type":"error","error":{"type":"overloaded_error"}}`,
+			want: "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}\n\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, string(AppendErrorEvent(nil, Messages, []byte(tc.in)))); diff != "" {
+				t.Errorf("event (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -198,11 +198,7 @@ func (c *caller) fail(f *failure) {
 	case c.committed && !c.x.stream:
 		c.aborted = true // half a body is out
 	case c.committed:
-		if f.rejected != nil {
-			c.out = sse.AppendData(c.out, openai.AppendRejection(nil, f.rejected, f.err.UpstreamStatus))
-		} else {
-			c.out = f.err.AppendEvent(c.out)
-		}
+		c.out = openai.AppendErrorEvent(c.out, c.x.endpoint, f.body())
 		c.flush()
 	default:
 		c.failWhole(f)
@@ -221,7 +217,7 @@ func (c *caller) failWhole(f *failure) {
 		openai.WriteError(c.w, f.err)
 		return
 	}
-	body := openai.AppendRejection(nil, f.rejected, f.err.UpstreamStatus)
+	body := f.body()
 	h["Content-Type"] = []string{"application/json"}
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	c.w.WriteHeader(f.err.HTTPStatus())

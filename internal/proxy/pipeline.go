@@ -70,6 +70,14 @@ type failure struct {
 	gone bool
 }
 
+// body is what the caller gets to read.
+func (f *failure) body() []byte {
+	if f.rejected != nil {
+		return openai.AppendRejection(nil, f.rejected, f.err.UpstreamStatus)
+	}
+	return f.err.AppendJSON(nil)
+}
+
 func failed(err *openai.Error) *failure { return &failure{err: err} }
 
 // gone is the failure of a request whose caller went away, or that the process ended.
