@@ -64,7 +64,7 @@ func TestErrorAppendJSON(t *testing.T) {
 			if diff := cmp.Diff(tc.want, string(tc.in.AppendJSON(nil))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if got := string(AppendErrorEvent(nil, ChatCompletions, tc.in.AppendJSON(nil))); got != "data: "+tc.want+"\n\n" {
+			if got := string(openai.AppendErrorEvent(nil, openai.ChatCompletions, tc.in.AppendJSON(nil))); got != "data: "+tc.want+"\n\n" {
 				t.Errorf("event %q", got)
 			}
 			if got := tc.in.HTTPStatus(); got != tc.wantStatus {
@@ -193,7 +193,7 @@ func TestErrorEventOfTheMessagesDialect(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, string(AppendErrorEvent(nil, Messages, []byte(tc.in)))); diff != "" {
+			if diff := cmp.Diff(tc.want, string(openai.AppendErrorEvent(nil, openai.Messages, []byte(tc.in)))); diff != "" {
 				t.Errorf("event (-want +got):\n%s", diff)
 			}
 		})
