@@ -142,8 +142,10 @@ func TestMetricsOfDashboardAreDeclared(t *testing.T) {
 	}
 	var dashboard struct {
 		Annotations struct{ List []struct{ Name, Expr string } }
-		Templating  struct{ List []struct{ Name, Definition string } }
-		Panels      []struct {
+		Templating  struct {
+			List []struct{ Name, Definition string }
+		}
+		Panels []struct {
 			Title   string
 			Targets []struct{ Expr string }
 		}

@@ -57,7 +57,7 @@ affinity:
 topologySpreadConstraints:
   {{- range . }}
   {{- $own := dict "labelSelector" (dict "matchLabels" (include "spillway.selector" (list $root $component) | fromYaml)) }}
-  - {{- merge (deepCopy .) $own | toYaml | nindent 4 }}
+  - {{ merge (deepCopy .) $own | toYaml | nindent 4 | trim }}
   {{- end }}
 {{- end }}
 {{- end }}
