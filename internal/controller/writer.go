@@ -66,9 +66,14 @@ func (w *statusWriter) read(ctx context.Context, stored client.Object) (client.O
 	return live, w.live.Get(ctx, client.ObjectKeyFromObject(stored), live)
 }
 
-// tell records Events on an object.
+// tell records Events on an object. The recorder takes Events of one object, type, reason and action for repetitions of the
+// first and drops their text, so what is said of each backend is an action of its own.
 func (w *statusWriter) tell(about client.Object, told []status.Event) {
 	for _, e := range told {
-		w.recorder.Eventf(about, nil, e.Type, string(e.Reason), "Observe", "%s", e.Note)
+		action := "Observe"
+		if e.Backend != "" {
+			action += "/" + e.Backend
+		}
+		w.recorder.Eventf(about, nil, e.Type, string(e.Reason), action, "%s", e.Note)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
 	"github.com/spillway-dev/spillway/internal/breaker"
+	"github.com/spillway-dev/spillway/internal/plan"
 	"github.com/spillway-dev/spillway/internal/table"
 )
 
@@ -17,6 +18,9 @@ type Event struct {
 	Type   string // corev1.EventTypeNormal or EventTypeWarning
 	Reason v1alpha1.EventReason
 	Note   string // what happens now and until when
+	// Backend is what the Event is about, within a route; empty where it is the whole object. Whoever records Events must
+	// not take two of one reason for one: several backends may open in one moment.
+	Backend string
 }
 
 // RouteEvents returns what is to be told when the stored status (in.Route.Status) becomes after.
@@ -54,14 +58,19 @@ func backendEvents(in RouteInput, was, is *v1alpha1.BackendStatus, serving strin
 	}
 	switch {
 	case isDown(is.State) && (!isDown(was.State) || was.Reason != is.Reason):
-		return []Event{opened(in, is, serving)}
+		return about(is.Name, opened(in, is, serving))
 	case isDown(was.State) && is.State == v1alpha1.BackendClosed:
-		return []Event{normal(v1alpha1.EventBackendRecovered, "%s is well again; %s", is.Name, serves(serving))}
+		return about(is.Name, normal(v1alpha1.EventBackendRecovered, "%s is well again; %s", is.Name, serves(serving)))
 	case is.State == v1alpha1.BackendClosed && is.Reason == string(v1alpha1.BackendMisconfigured) && was.Message != is.Message:
-		return []Event{warning(v1alpha1.EventBackendMisconfigured, "%s is %s", is.Name, is.Message)}
+		return about(is.Name, warning(v1alpha1.EventBackendMisconfigured, "%s is %s", is.Name, is.Message))
 	default:
 		return nil
 	}
+}
+
+func about(backend string, e Event) []Event {
+	e.Backend = backend
+	return []Event{e}
 }
 
 // opened tells why a backend is passed over, who serves instead and until when.
@@ -120,10 +129,22 @@ func PinEvents(in PinInput, after *v1alpha1.BackendPinStatus) []Event {
 	case isActive(after) && !isActive(before):
 		return []Event{normal(v1alpha1.EventPinActivated, "%s until %s%s", does(in.Pin, after), timeOfDay(in.Verdict.ExpiresAt, in.Now), because)}
 	case after.Phase == v1alpha1.PinExpired && (before.Phase == v1alpha1.PinActive || before.Phase == v1alpha1.PinPending):
-		return []Event{normal(v1alpha1.EventPinExpired, "the pin of %s has ended%s; the order of the chain holds again", in.Pin.Spec.Backend, because)}
+		return []Event{normal(v1alpha1.EventPinExpired, "the pin of %s has ended%s; %s", in.Pin.Spec.Backend, because, afterPin(in))}
 	default:
 		return nil
 	}
+}
+
+// afterPin says what holds on the routes of a pin that has ended.
+func afterPin(in PinInput) string {
+	for _, r := range in.Routes {
+		for _, s := range plan.Pins(r, in.Now) {
+			if s.Active && s.Pin.Name != in.Pin.Name {
+				return "other pins hold on"
+			}
+		}
+	}
+	return "the order of the chain holds again"
 }
 
 // does says what a pin in force does to which routes.
@@ -139,9 +160,9 @@ func does(pin *v1alpha1.BackendPin, s *v1alpha1.BackendPinStatus) string {
 }
 
 func warning(reason v1alpha1.EventReason, format string, args ...any) Event {
-	return Event{corev1.EventTypeWarning, reason, cut(fmt.Sprintf(format, args...), 1024)}
+	return Event{Type: corev1.EventTypeWarning, Reason: reason, Note: cut(fmt.Sprintf(format, args...), 1024)}
 }
 
 func normal(reason v1alpha1.EventReason, format string, args ...any) Event {
-	return Event{corev1.EventTypeNormal, reason, cut(fmt.Sprintf(format, args...), 1024)}
+	return Event{Type: corev1.EventTypeNormal, Reason: reason, Note: cut(fmt.Sprintf(format, args...), 1024)}
 }

@@ -71,6 +71,19 @@ func told(events []Event) []string {
 	return lines
 }
 
+func TestEventsOfOneMomentNameTheirBackends(t *testing.T) {
+	after := input(proxyReport("p1", open("id-tower", v1alpha1.BackendSaturated, 1), open("id-hosted", v1alpha1.BackendGroupSaturated, 1)))
+	after.Route.Status = Route(input(proxyReport("p1")))
+	is := Route(after)
+	var about []string
+	for _, e := range RouteEvents(after, &is) {
+		about = append(about, string(e.Reason)+" "+e.Backend)
+	}
+	if diff := cmp.Diff([]string{"BackendSaturated tower", "BackendSaturated hosted", "AllBackendsOpen "}, about); diff != "" {
+		t.Errorf("what the events are about (-want +got):\n%s", diff)
+	}
+}
+
 func TestTimeOfDay(t *testing.T) {
 	if got := timeOfDay(now.Add(2*time.Hour).In(time.FixedZone("far", 3600)), now); got != "23:19Z" {
 		t.Errorf("time of day = %s, want it in UTC", got)

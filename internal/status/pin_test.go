@@ -120,9 +120,12 @@ func TestPinEventsTellItsLife(t *testing.T) {
 		before, after PinInput
 		want          []string
 	}{
-		"it begins":          {pinInput(moment(-2 * time.Hour)), pinInput(), []string{"Normal PinActivated: hosted serves first on default until 22:19Z: game night"}},
-		"it goes on":         {pinInput(), pinInput(moment(time.Minute)), nil},
-		"it ends":            {pinInput(), pinInput(moment(time.Hour)), []string{"Normal PinExpired: the pin of hosted has ended: game night; the order of the chain holds again"}},
+		"it begins":  {pinInput(moment(-2 * time.Hour)), pinInput(), []string{"Normal PinActivated: hosted serves first on default until 22:19Z: game night"}},
+		"it goes on": {pinInput(), pinInput(moment(time.Minute)), nil},
+		"it ends":    {pinInput(), pinInput(moment(time.Hour)), []string{"Normal PinExpired: the pin of hosted has ended: game night; the order of the chain holds again"}},
+		"it ends under another": {pinInput(), pinInput(moment(time.Hour), func(in *PinInput) {
+			in.Routes[0].Pins = append(in.Routes[0].Pins, table.Pin{Name: "other", Backend: "tower", Mode: table.PinOnly, ExpiresAt: now.Add(2 * time.Hour)})
+		}), []string{"Normal PinExpired: the pin of hosted has ended: game night; other pins hold on"}},
 		"it stays ended":     {pinInput(moment(time.Hour)), pinInput(moment(2 * time.Hour)), nil},
 		"it was made ended":  {PinInput{}, pinInput(moment(time.Hour)), nil},
 		"it is not accepted": {PinInput{}, pinInput(rejected), nil},
