@@ -34,13 +34,49 @@ func unknown(reason v1alpha1.ConditionReason, format string, args ...any) findin
 
 // routeConditions returns the stored conditions with ours brought up to date; those of others stay as they are.
 func routeConditions(f *facts) []metav1.Condition {
-	set := conditionSet{all: slices.Clone(f.Route.Status.Conditions), generation: f.Verdict.Generation, now: f.Now}
+	set := conditionSet{all: storable(f.Route.Status.Conditions, routeConditionTypes), generation: f.Verdict.Generation, now: f.Now}
 	set.put(v1alpha1.ConditionAccepted, accepted(f))
 	set.put(v1alpha1.ConditionResolvedRefs, resolvedRefs(f))
 	set.put(v1alpha1.ConditionProgrammed, programmed(f))
 	set.put(v1alpha1.ConditionBackendsAvailable, backendsAvailable(f))
 	set.put(v1alpha1.ConditionReady, ready(set.all))
 	return set.all
+}
+
+// The conditions that are ours.
+var (
+	routeConditionTypes = []v1alpha1.ConditionType{
+		v1alpha1.ConditionAccepted, v1alpha1.ConditionResolvedRefs, v1alpha1.ConditionProgrammed,
+		v1alpha1.ConditionBackendsAvailable, v1alpha1.ConditionReady,
+	}
+	pinConditionTypes = []v1alpha1.ConditionType{v1alpha1.ConditionAccepted, v1alpha1.ConditionActive}
+)
+
+// maxConditions is how many conditions a status holds.
+const maxConditions = 16
+
+// storable copies the stored conditions, apart from those of others that the schema refuses or that leave no room for ours:
+// a status with one of them would be refused whole.
+func storable(stored []metav1.Condition, ours []v1alpha1.ConditionType) []metav1.Condition {
+	room := maxConditions - len(ours)
+	var kept []metav1.Condition
+	for _, c := range stored {
+		mine := slices.Contains(ours, v1alpha1.ConditionType(c.Type))
+		switch {
+		case c.Type == "" || c.Reason == "" || c.LastTransitionTime.IsZero() || !isStatus(c.Status):
+		case !mine && room == 0:
+		default:
+			kept = append(kept, c)
+			if !mine {
+				room--
+			}
+		}
+	}
+	return kept
+}
+
+func isStatus(s metav1.ConditionStatus) bool {
+	return s == metav1.ConditionTrue || s == metav1.ConditionFalse || s == metav1.ConditionUnknown
 }
 
 // conditionSet writes findings into a list of conditions.

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -111,4 +112,37 @@ func TestConditionsKeepWhatIsNotOurs(t *testing.T) {
 			t.Errorf("%s.observedGeneration = %d, want 3", c.Type, c.ObservedGeneration)
 		}
 	}
+}
+
+// A status that the API server refuses is never written, so what somebody else left there must not be in the way.
+func TestConditionsLeaveOutWhatNobodyCanStore(t *testing.T) {
+	foreign := metav1.Condition{Type: "Foo", Status: metav1.ConditionTrue, Reason: "Bar", LastTransitionTime: *at(now)}
+	odd := map[string]func(*metav1.Condition){
+		"no type":            func(c *metav1.Condition) { c.Type = "" },
+		"no reason":          func(c *metav1.Condition) { c.Reason = "" },
+		"no time":            func(c *metav1.Condition) { c.LastTransitionTime = metav1.Time{} },
+		"an unheard-of word": func(c *metav1.Condition) { c.Status = "Maybe" },
+	}
+	for name, change := range odd {
+		t.Run(name, func(t *testing.T) {
+			in, c := input(proxyReport("p1")), foreign
+			change(&c)
+			in.Route.Status.Conditions = []metav1.Condition{c}
+			if all := Route(in).Conditions; len(all) != len(routeConditionTypes) {
+				t.Errorf("conditions = %v, want ours alone", all)
+			}
+		})
+	}
+	t.Run("too many", func(t *testing.T) {
+		in := input(proxyReport("p1"))
+		for i := range maxConditions {
+			c := foreign
+			c.Type = fmt.Sprintf("Foo-%02d", i)
+			in.Route.Status.Conditions = append(in.Route.Status.Conditions, c)
+		}
+		in.Route.Status.Conditions = Route(in).Conditions
+		if all := Route(in).Conditions; len(all) != maxConditions || conditionOf(all, v1alpha1.ConditionReady).Status != metav1.ConditionTrue {
+			t.Errorf("%d conditions, Ready is %v", len(all), conditionOf(all, v1alpha1.ConditionReady).Status)
+		}
+	})
 }

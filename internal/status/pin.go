@@ -36,7 +36,7 @@ type PinInput struct {
 func Pin(in PinInput) v1alpha1.BackendPinStatus {
 	v := in.Verdict
 	effective := slices.DeleteFunc(slices.Clone(v.MatchedRoutes), func(name string) bool { return slices.Contains(v.MissingIn, name) })
-	set := conditionSet{all: slices.Clone(in.Pin.Status.Conditions), generation: v.Generation, now: in.Now}
+	set := conditionSet{all: storable(in.Pin.Status.Conditions, pinConditionTypes), generation: v.Generation, now: in.Now}
 	set.put(v1alpha1.ConditionAccepted, pinAccepted(in))
 	set.put(v1alpha1.ConditionActive, active(in))
 	return v1alpha1.BackendPinStatus{

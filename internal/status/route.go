@@ -65,7 +65,9 @@ func factsOf(in RouteInput) *facts {
 	f := &facts{RouteInput: in, live: in.Fleet.Live()}
 	f.serving = in.Fleet.Serving(table.ShardOf(in.Verdict.Key.String()), in.Holding)
 	for i := range in.Verdict.Backends {
-		f.backends = append(f.backends, f.backendStatus(&in.Verdict.Backends[i]))
+		if b := &in.Verdict.Backends[i]; listable(b.Name) && backendNamed(f.backends, b.Name) == nil {
+			f.backends = append(f.backends, f.backendStatus(b))
+		}
 	}
 	if in.Entry == nil {
 		return f
@@ -77,6 +79,14 @@ func factsOf(in RouteInput) *facts {
 	}
 	return f
 }
+
+// maxName is the length of a backend's name, in the spec and in status.
+const maxName = 63
+
+// listable says whether the list of backends in status takes a name. An object that is older than its schema may have one
+// that does not fit, or one twice: a status that listed it would be refused whole, and nobody would learn what is wrong.
+// Accepted tells of it.
+func listable(name string) bool { return name != "" && len(name) <= maxName }
 
 func backendNamed(all []v1alpha1.BackendStatus, name string) *v1alpha1.BackendStatus {
 	for i := range all {

@@ -2,14 +2,17 @@ package status
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/internal/compiler"
 	"github.com/spillway-dev/spillway/internal/table"
 )
 
@@ -84,6 +87,51 @@ func TestBackendsAreListedInChainOrder(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, Route(input(proxyReport("p1", endpoint))).Backends); diff != "" {
 		t.Errorf("backends (-want +got):\n%s", diff)
+	}
+}
+
+// A status with a name that its schema refuses is refused whole, and then nobody learns what is wrong with the route.
+func TestBackendsThatNoStatusCanNameAreNotListed(t *testing.T) {
+	in := input(proxyReport("p1"))
+	for _, name := range []string{"", strings.Repeat("x", 64), "tower"} {
+		in.Verdict.Backends = append(in.Verdict.Backends, compiler.BackendVerdict{Name: name})
+	}
+	var names []string
+	for _, b := range Route(in).Backends {
+		names = append(names, b.Name+" "+string(b.State))
+	}
+	if diff := cmp.Diff([]string{"tower Closed", "hosted Closed"}, names); diff != "" {
+		t.Errorf("backends (-want +got):\n%s", diff)
+	}
+}
+
+// The bounds of the CRD, at their worst.
+func TestRouteStatusIsBounded(t *testing.T) {
+	long := strings.Repeat("ä", 3000)
+	in := input(proxyReport("p1", v1alpha1.BreakerReport{ID: "id-tower", State: v1alpha1.BackendOpen, Reason: v1alpha1.BackendReason(long), Message: long, Remaining: "1m"}))
+	in.Verdict.Model = long
+	in.Verdict.Backends[1].Usable, in.Verdict.Backends[1].Problems = false, []compiler.Problem{{Reason: v1alpha1.ReasonSecretNotFound, Message: long}}
+	in.Verdict.Problems = []compiler.Problem{{Condition: v1alpha1.ConditionResolvedRefs, Reason: v1alpha1.ReasonSecretNotFound, Message: long}}
+	in.Entry.Pins = []table.Pin{{Name: long, Backend: "tower", Mode: table.PinOnly, ExpiresAt: now.Add(time.Hour)}}
+	for i := range 6 {
+		in.Verdict.Backends = append(in.Verdict.Backends, compiler.BackendVerdict{Name: fmt.Sprintf("%d%s", i, strings.Repeat("x", 62))})
+	}
+	s := Route(in)
+	for what, is := range map[string]struct {
+		text string
+		most int
+	}{
+		"model": {s.Model, 512}, "pinned": {s.Pinned, 512}, "chain": {s.Chain, 1024}, "reason": {s.Reason, 64},
+		"message of an open backend": {s.Backends[0].Message, 512}, "reason of an open backend": {s.Backends[0].Reason, 64},
+		"message of an excluded backend": {s.Backends[1].Message, 512},
+		"message of a condition":         {conditionOf(s.Conditions, v1alpha1.ConditionResolvedRefs).Message, 32768},
+	} {
+		if is.text == "" || utf8.RuneCountInString(is.text) > is.most || !utf8.ValidString(is.text) {
+			t.Errorf("%s has %d characters, want some and at most %d", what, utf8.RuneCountInString(is.text), is.most)
+		}
+	}
+	if len(s.Backends) != 8 {
+		t.Errorf("%d backends are listed, want 8", len(s.Backends))
 	}
 }
 
