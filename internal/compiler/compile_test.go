@@ -141,6 +141,28 @@ func TestModelIsHandedOverWhenItsHolderGoes(t *testing.T) {
 	}
 }
 
+// Deleting a pin ends it, also while something else keeps the object.
+func TestADeletedPinHasEnded(t *testing.T) {
+	pin := &v1alpha1.BackendPin{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p", CreationTimestamp: metav1.NewTime(goldenNow.Add(-time.Hour))},
+		Spec:       v1alpha1.BackendPinSpec{Routes: v1alpha1.PinRoutes{Names: []string{"r"}}, Backend: "tower", Mode: v1alpha1.PinOnly, Duration: "4h"},
+	}
+	s := snapshotOf(newRoute("r"), newSecret("tower", map[string]string{"token": "one"}))
+	s.Pins = []*v1alpha1.BackendPin{pin}
+	if pins := Compile(s, goldenNow).Table.ByKey("a/r").Pins; len(pins) != 1 {
+		t.Fatalf("pins in force: %v, want one", pins)
+	}
+	deleted := metav1.NewTime(goldenNow.Add(-time.Second))
+	pin.DeletionTimestamp = &deleted
+	r := Compile(s, goldenNow)
+	if pins := r.Table.ByKey("a/r").Pins; len(pins) != 0 {
+		t.Errorf("pins in force: %v, want none", pins)
+	}
+	if v := r.Pins[key("p")]; !v.Accepted() || !v.ExpiresAt.Equal(deleted.Time) {
+		t.Errorf("verdict: %+v, want an end at the deletion", v)
+	}
+}
+
 func TestUndecodableObjectsGetAVerdictAndNothingElse(t *testing.T) {
 	s := snapshotOf(newRoute("good"), newSecret("tower", map[string]string{"token": "one"}))
 	s.Undecodable = []Undecodable{

@@ -96,7 +96,15 @@ func (r *reader) readPin(object *v1alpha1.BackendPin) *pinDraft {
 	for _, rule := range pinRules {
 		rule(p)
 	}
+	p.endWith(object)
 	return p
+}
+
+// endWith ends a pin that has been deleted. Something else, such as a foreground deletion, may keep the object for a while.
+func (p *pinDraft) endWith(object *v1alpha1.BackendPin) {
+	if deleted := object.DeletionTimestamp; deleted != nil && deleted.Time.Before(p.verdict.ExpiresAt) {
+		p.verdict.ExpiresAt = writable(deleted.UTC())
+	}
 }
 
 func (p *pinDraft) refuse(reason v1alpha1.ConditionReason, field, message string) {
