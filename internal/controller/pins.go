@@ -5,12 +5,14 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/internal/compiler"
 	"github.com/spillway-dev/spillway/internal/status"
 	"github.com/spillway-dev/spillway/internal/table"
 )
@@ -78,7 +80,7 @@ func (p *pins) end(ctx context.Context, pin *storedPin, compiled *compilation, n
 	verdict := compiled.Pins[client.ObjectKeyFromObject(pin)]
 	edge := status.NextChange(verdict, now)
 	if edge.IsZero() && verdict.Accepted() {
-		edge = verdict.ExpiresAt.Add(p.retention)
+		edge = endOf(pin, verdict).Add(p.retention)
 		// What is stored may be newer than what we know: an end that was moved is not deleted.
 		if !now.Before(edge) && pin.Status.Phase == v1alpha1.PinExpired {
 			return reconcile.Result{}, deleteAsSeen(ctx, p.writer.client, pin.DeepCopyObject().(client.Object))
@@ -88,6 +90,19 @@ func (p *pins) end(ctx context.Context, pin *storedPin, compiled *compilation, n
 		edge = only
 	}
 	return reconcile.Result{RequeueAfter: untilEdge(edge, now)}, nil
+}
+
+// endOf is when a pin has ended. One that was made, or edited, to have ended long ago has only now.
+func endOf(pin *storedPin, verdict *compiler.PinVerdict) time.Time {
+	end := verdict.ExpiresAt
+	if created := pin.CreationTimestamp.Time; created.After(end) {
+		end = created
+	}
+	active := meta.FindStatusCondition(pin.Status.Conditions, string(v1alpha1.ConditionActive))
+	if active != nil && active.Reason == string(v1alpha1.ReasonExpired) && active.LastTransitionTime.After(end) {
+		end = active.LastTransitionTime.Time
+	}
+	return end
 }
 
 // overruledUntil is when the next pin on one of the routes starts or ends: this pin may be superseded from or until then.
