@@ -20,8 +20,10 @@ const (
 	readHeaderTimeout = 10 * time.Second
 	// idleTimeout is how long a connection may wait for its next request.
 	idleTimeout = 2 * time.Minute
-	// maxHeaderBytes bounds a request's header, which bounds the number of its fields as well.
-	maxHeaderBytes = 64 << 10
+	// maxHeaderBytes bounds a request's header, maxHeaderFields the number of its values: thousands of tiny ones would cost more
+	// than their bytes.
+	maxHeaderBytes  = 64 << 10
+	maxHeaderFields = 256
 	// forceGrace is what cancelled requests get to write their last words before they are cut.
 	forceGrace = 2 * time.Second
 )
@@ -51,8 +53,24 @@ type Config struct {
 	MaxConnections int
 	Log            *slog.Logger
 
-	// after is time.After; tests hold the drain delay by it.
-	after func(time.Duration) <-chan time.Time
+	// after is time.After; tests hold the drain delay by it. The other two shorten limits.
+	after                 func(time.Duration) <-chan time.Time
+	readHeader, bodyStall time.Duration
+}
+
+func (c *Config) setDefaults() {
+	if c.MaxConnections == 0 {
+		c.MaxConnections = DefaultMaxConnections
+	}
+	if c.after == nil {
+		c.after = time.After
+	}
+	if c.readHeader == 0 {
+		c.readHeader = readHeaderTimeout
+	}
+	if c.bodyStall == 0 {
+		c.bodyStall = bodyStall
+	}
 }
 
 // Validate says what is wrong with the configuration and what to do.

@@ -125,26 +125,34 @@ func TestDrainTimeoutEndsStreamsWithItsCause(t *testing.T) {
 }
 
 func TestDrainIsBoundedWhenTheCallerDoesNotRead(t *testing.T) {
-	returned := make(chan struct{})
-	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		defer close(returned)
-		block := []byte(strings.Repeat("x", 1<<20))
-		for {
-			if _, err := w.Write(block); err != nil {
-				return
+	for name, protocol := range map[string]func(*http.Protocols){"HTTP/1.1": http1, "HTTP/2": h2c} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			returned := make(chan struct{})
+			s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				defer close(returned)
+				block := []byte(strings.Repeat("x", 1<<20))
+				for {
+					if _, err := w.Write(block); err != nil {
+						return
+					}
+				}
+			}, func(c *Config) { c.DrainTimeout = 50 * time.Millisecond })
+			resp, err := client(t, protocol).Get("http://" + s.Addr())
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-	}, func(c *Config) { c.DrainTimeout = 50 * time.Millisecond })
-	conn := dial(t, s.Addr())
-	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-	if _, err := io.ReadFull(conn, make([]byte, 10)); err != nil {
-		t.Fatal(err)
+			defer resp.Body.Close()
+			if _, err := io.ReadFull(resp.Body, make([]byte, 10)); err != nil {
+				t.Fatal(err)
+			}
+			s.stop()
+			if err := <-s.done; err != nil {
+				t.Error(err)
+			}
+			<-returned
+		})
 	}
-	s.stop()
-	if err := <-s.done; err != nil {
-		t.Error(err)
-	}
-	<-returned
 }
 
 func TestIdleConnectionsDoNotHoldTheDrain(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/net/netutil"
 )
@@ -33,16 +32,11 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if cfg.MaxConnections == 0 {
-		cfg.MaxConnections = DefaultMaxConnections
-	}
-	if cfg.after == nil {
-		cfg.after = time.After
-	}
+	cfg.setDefaults()
 	s := &Server{cfg: cfg}
 	s.baseContext, s.cancelAll = context.WithCancelCause(context.Background())
 	s.data = s.newDataServer()
-	s.adm = newHTTPServer(s.admin(), cfg.Log)
+	s.adm = newHTTPServer(s.admin(), &s.cfg)
 	if cfg.TLSCert != "" {
 		pair, err := newKeyPair(cfg.TLSCert, cfg.TLSKey, cfg.Log)
 		if err != nil {
@@ -103,11 +97,12 @@ func (s *Server) serveData() error {
 // newDataServer builds the data port, outermost stage first.
 func (s *Server) newDataServer() *http.Server {
 	handler := s.cfg.Handler
-	handler = dropSlowBodies(handler, bodyStall)
+	handler = dropSlowBodies(handler, s.cfg.bodyStall)
+	handler = limitFields(handler)
 	handler = s.closeWhileDraining(handler)
 	handler = s.track(handler)
 
-	srv := newHTTPServer(handler, s.cfg.Log)
+	srv := newHTTPServer(handler, &s.cfg)
 	srv.BaseContext = func(net.Listener) context.Context { return s.baseContext }
 	srv.Protocols = new(http.Protocols)
 	srv.Protocols.SetHTTP1(true)
@@ -116,14 +111,14 @@ func (s *Server) newDataServer() *http.Server {
 	return srv
 }
 
-func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
+func newHTTPServer(h http.Handler, cfg *Config) *http.Server {
 	return &http.Server{
 		Handler:           h,
-		ReadHeaderTimeout: readHeaderTimeout,
+		ReadHeaderTimeout: cfg.readHeader,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		// Callers that go away or fail a handshake are everyday; the pipeline reports what matters.
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
 	}
 }
 
@@ -132,6 +127,23 @@ func (s *Server) track(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.running.Add(1)
 		defer s.running.Add(-1)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// limitFields refuses headers of very many fields, as net/http refuses those of very many bytes.
+func limitFields(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fields := 0
+		for _, values := range r.Header {
+			fields += len(values)
+		}
+		if fields > maxHeaderFields {
+			w.Header().Set("Connection", "close")
+			const status = http.StatusRequestHeaderFieldsTooLarge
+			http.Error(w, fmt.Sprintf("%d %s", status, http.StatusText(status)), status)
+			return
+		}
 		next.ServeHTTP(w, r)
 	})
 }

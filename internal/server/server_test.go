@@ -150,35 +150,6 @@ func TestConfigurationErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestSlowAndLargeHeadersAreDropped(t *testing.T) {
-	s, err := New(Config{Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),
-		Handler: http.NotFoundHandler(), Metrics: http.NotFoundHandler(), Ready: func() error { return nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.data.ReadHeaderTimeout = 50 * time.Millisecond
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	defer func() { stop(); <-done }()
-
-	slow := dial(t, s.Addr())
-	fmt.Fprint(slow, "GET / HTTP/1.1\r\nHost: x\r\n")
-	if _, err := io.ReadAll(slow); err != nil { // ends only when the server closes
-		t.Error(err)
-	}
-	large := dial(t, s.Addr())
-	fmt.Fprintf(large, "GET / HTTP/1.1\r\nHost: x\r\nX-Large: %s\r\n\r\n", strings.Repeat("x", 2*maxHeaderBytes))
-	resp, err := http.ReadResponse(bufio.NewReader(large), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("status for a large header = %d, want 431", resp.StatusCode)
-	}
-}
-
 func TestConnectionsAreLimited(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }, func(c *Config) { c.MaxConnections = 1 })
 	first, second := dial(t, s.Addr()), dial(t, s.Addr())
