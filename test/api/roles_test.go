@@ -36,6 +36,9 @@ var _ = Describe("The roles", Ordered, ContinueOnFailure, func() {
 	secrets := func(user, verb, name, namespace string) access {
 		return access{user: user, verb: verb, resource: "secrets", name: name, namespace: namespace}
 	}
+	lease := func(verb, name string) access {
+		return access{user: managerUser, verb: verb, group: "coordination.k8s.io", resource: "leases", name: name, namespace: systemNamespace}
+	}
 	ours := func(user, verb, resource, namespace string) access {
 		return access{user: user, verb: verb, group: v1alpha1.Group, resource: resource, namespace: namespace}
 	}
@@ -43,38 +46,45 @@ var _ = Describe("The roles", Ordered, ContinueOnFailure, func() {
 		ask  access
 		want bool
 	}{
-		"a proxy reads a shard":                        {secrets(proxyUser, "get", "spillway-table-00", systemNamespace), true},
-		"a proxy watches a shard by its name":          {secrets(proxyUser, "watch", "spillway-table-31", systemNamespace), true},
-		"a proxy does not write a shard":               {secrets(proxyUser, "update", "spillway-table-00", systemNamespace), false},
-		"a proxy does not read the salt":               {secrets(proxyUser, "get", "spillway-salt", systemNamespace), false},
-		"a proxy does not list Secrets":                {secrets(proxyUser, "list", "", systemNamespace), false},
-		"a proxy does not read Secrets elsewhere":      {secrets(proxyUser, "get", "spillway-table-00", namespace), false},
-		"a proxy writes reports":                       {ours(proxyUser, "update", "proxyreports", systemNamespace), true},
-		"a proxy does not write reports elsewhere":     {ours(proxyUser, "create", "proxyreports", namespace), false},
-		"a proxy does not delete all reports at once":  {ours(proxyUser, "deletecollection", "proxyreports", systemNamespace), false},
-		"a proxy does not read routes":                 {ours(proxyUser, "get", "llmroutes", namespace), false},
-		"a proxy does not read pins":                   {ours(proxyUser, "list", "backendpins", namespace), false},
-		"the manager reads routes":                     {ours(managerUser, "watch", "llmroutes", ""), true},
-		"the manager does not change routes":           {ours(managerUser, "update", "llmroutes", namespace), false},
-		"the manager deletes pins that ended":          {ours(managerUser, "delete", "backendpins", namespace), true},
-		"the manager does not make pins":               {ours(managerUser, "create", "backendpins", namespace), false},
-		"the manager does not pin":                     {ours(managerUser, "pin", "llmroutes", namespace), false},
-		"the manager does not write reports":           {ours(managerUser, "update", "proxyreports", systemNamespace), false},
-		"the manager does not read reports elsewhere":  {ours(managerUser, "list", "proxyreports", namespace), false},
-		"the manager writes a shard":                   {secrets(managerUser, "update", "spillway-table-07", systemNamespace), true},
-		"the manager makes the salt":                   {secrets(managerUser, "create", "", systemNamespace), true},
-		"the manager does not write Secrets elsewhere": {secrets(managerUser, "create", "", namespace), false},
-		"the manager reads no Pods":                    {access{user: managerUser, verb: "list", resource: "pods", namespace: systemNamespace}, false},
-		"the manager writes the status of routes":      {access{user: managerUser, verb: "patch", group: v1alpha1.Group, resource: "llmroutes", subresource: "status", namespace: namespace}, true},
-		"view sees pins":                               {ours("viewer", "get", "backendpins", namespace), true},
-		"view does not change routes":                  {ours("viewer", "patch", "llmroutes", namespace), false},
-		"edit changes routes":                          {ours("editer", "patch", "llmroutes", namespace), true},
-		"edit does not pin":                            {ours("editer", "pin", "llmroutes", namespace), false},
-		"admin changes routes":                         {ours("adminer", "delete", "llmroutes", namespace), true},
-		"a pinner makes pins":                          {ours("gamer", "create", "backendpins", namespace), true},
-		"a pinner does not change routes":              {ours("gamer", "update", "llmroutes", namespace), false},
-		"a pinner does not write the status of a pin":  {access{user: "gamer", verb: "update", group: v1alpha1.Group, resource: "backendpins", subresource: "status", namespace: namespace}, false},
-		"a pinner does nothing in another namespace":   {ours("gamer", "create", "backendpins", "default"), false},
+		"a proxy reads a shard":                         {secrets(proxyUser, "get", "spillway-table-00", systemNamespace), true},
+		"a proxy watches a shard by its name":           {secrets(proxyUser, "watch", "spillway-table-31", systemNamespace), true},
+		"a proxy does not write a shard":                {secrets(proxyUser, "update", "spillway-table-00", systemNamespace), false},
+		"a proxy does not read the salt":                {secrets(proxyUser, "get", "spillway-salt", systemNamespace), false},
+		"a proxy does not list Secrets":                 {secrets(proxyUser, "list", "", systemNamespace), false},
+		"a proxy does not read Secrets elsewhere":       {secrets(proxyUser, "get", "spillway-table-00", namespace), false},
+		"a proxy writes reports":                        {ours(proxyUser, "update", "proxyreports", systemNamespace), true},
+		"a proxy does not write reports elsewhere":      {ours(proxyUser, "create", "proxyreports", namespace), false},
+		"a proxy does not delete all reports at once":   {ours(proxyUser, "deletecollection", "proxyreports", systemNamespace), false},
+		"a proxy does not read routes":                  {ours(proxyUser, "get", "llmroutes", namespace), false},
+		"a proxy does not read pins":                    {ours(proxyUser, "list", "backendpins", namespace), false},
+		"the manager reads routes":                      {ours(managerUser, "watch", "llmroutes", ""), true},
+		"the manager does not change routes":            {ours(managerUser, "update", "llmroutes", namespace), false},
+		"the manager deletes pins that ended":           {ours(managerUser, "delete", "backendpins", namespace), true},
+		"the manager does not make pins":                {ours(managerUser, "create", "backendpins", namespace), false},
+		"the manager does not pin":                      {ours(managerUser, "pin", "llmroutes", namespace), false},
+		"the manager does not write reports":            {ours(managerUser, "update", "proxyreports", systemNamespace), false},
+		"the manager does not read reports elsewhere":   {ours(managerUser, "list", "proxyreports", namespace), false},
+		"the manager writes a shard":                    {secrets(managerUser, "update", "spillway-table-07", systemNamespace), true},
+		"the manager makes the salt":                    {secrets(managerUser, "create", "", systemNamespace), true},
+		"the manager does not replace the salt":         {secrets(managerUser, "update", "spillway-salt", systemNamespace), false},
+		"the manager does not write other Secrets":      {secrets(managerUser, "update", "database", systemNamespace), false},
+		"the manager does not delete Secrets":           {secrets(managerUser, "delete", "spillway-table-07", systemNamespace), false},
+		"the manager does not patch Secrets":            {secrets(managerUser, "patch", "spillway-table-07", systemNamespace), false},
+		"the manager renews its lease":                  {lease("update", "spillway-manager"), true},
+		"the manager does not take others' leases":      {lease("update", "kube-scheduler"), false},
+		"the manager does not replace a route's status": {access{user: managerUser, verb: "update", group: v1alpha1.Group, resource: "llmroutes", subresource: "status", namespace: namespace}, false},
+		"the manager does not write Secrets elsewhere":  {secrets(managerUser, "create", "", namespace), false},
+		"the manager reads no Pods":                     {access{user: managerUser, verb: "list", resource: "pods", namespace: systemNamespace}, false},
+		"the manager writes the status of routes":       {access{user: managerUser, verb: "patch", group: v1alpha1.Group, resource: "llmroutes", subresource: "status", namespace: namespace}, true},
+		"view sees pins":                                {ours("viewer", "get", "backendpins", namespace), true},
+		"view does not change routes":                   {ours("viewer", "patch", "llmroutes", namespace), false},
+		"edit changes routes":                           {ours("editer", "patch", "llmroutes", namespace), true},
+		"edit does not pin":                             {ours("editer", "pin", "llmroutes", namespace), false},
+		"admin changes routes":                          {ours("adminer", "delete", "llmroutes", namespace), true},
+		"a pinner makes pins":                           {ours("gamer", "create", "backendpins", namespace), true},
+		"a pinner does not change routes":               {ours("gamer", "update", "llmroutes", namespace), false},
+		"a pinner does not write the status of a pin":   {access{user: "gamer", verb: "update", group: v1alpha1.Group, resource: "backendpins", subresource: "status", namespace: namespace}, false},
+		"a pinner does nothing in another namespace":    {ours("gamer", "create", "backendpins", "default"), false},
 	}
 	for _, name := range slices.Sorted(maps.Keys(cases)) {
 		tc := cases[name]
