@@ -74,8 +74,30 @@ func (r *reports) set(key types.NamespacedName, report *storedReport) {
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (r *reports) NeedLeaderElection() bool { return false }
 
-// Start folds the reports until ctx ends, when one changes and when one times out.
+// judgeAge looks at the reports that were there before us. We have not seen when they changed, but one that is older than a
+// live one may be, against the newest of them, is what a dead proxy left: it does not count until it changes. Only they are
+// compared with each other, as after an outage of the API server all of them are old. A live proxy whose clock is far behind
+// the others' comes back with its next renewal.
+func (r *reports) judgeAge() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var newest time.Time
+	for _, s := range r.known {
+		if at := s.report.Status.RenewTime.Time; at.After(newest) {
+			newest = at
+		}
+	}
+	for key, s := range r.known {
+		if at := s.report.Status.RenewTime.Time; newest.Sub(at) >= r.timeout {
+			s.at = s.at.Add(-r.timeout)
+			r.known[key] = s
+		}
+	}
+}
+
+// Start folds the reports until ctx ends, when one changes and when one times out. Those that exist must be known.
 func (r *reports) Start(ctx context.Context) error {
+	r.judgeAge()
 	for {
 		next := r.fold()
 		timer := r.clock.NewTimer(next)

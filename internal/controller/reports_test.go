@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -69,6 +70,43 @@ func TestReportsAreLiveByOurOwnClock(t *testing.T) {
 			got := state{Live: r.fleet.Load().Live(), Old: len(r.unseenFor(DefaultReportRetention)), Next: next}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("state (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReportsThatWereThereBeforeUsAreLiveByEachOther(t *testing.T) {
+	start := time.Date(2026, 8, 13, 21, 0, 0, 0, time.UTC)
+	cases := map[string]struct {
+		ages map[string]time.Duration // of the report, when we start
+		then []string                 // who renews after that
+		want int
+	}{
+		"all were renewed in turn":           {map[string]time.Duration{"a": 0, "b": 15 * time.Second, "c": 44 * time.Second}, nil, 3},
+		"one was killed before":              {map[string]time.Duration{"a": 0, "b": 15 * time.Second, "c": 45 * time.Second}, nil, 2},
+		"all are old, after a long outage":   {map[string]time.Duration{"a": time.Hour, "b": time.Hour + 14*time.Second}, nil, 2},
+		"one that seemed dead renews itself": {map[string]time.Duration{"a": 0, "b": 5 * time.Minute}, []string{"b"}, 2},
+		"one has never told when":            {map[string]time.Duration{"a": 0, "b": time.Since(time.Time{})}, nil, 1},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			r := newReports(clocktesting.NewFakeClock(start), DefaultReportTimeout)
+			put := func(pod, version string, age time.Duration) {
+				report := &storedReport{}
+				report.Name, report.ResourceVersion = pod, version
+				report.Status = v1alpha1.ProxyReportStatus{Schema: v1alpha1.ReportSchema, RenewTime: metav1.NewMicroTime(start.Add(-age))}
+				r.set(types.NamespacedName{Namespace: "system", Name: pod}, report)
+			}
+			for pod, age := range tc.ages {
+				put(pod, "1", age)
+			}
+			r.judgeAge()
+			for _, pod := range tc.then {
+				put(pod, "2", tc.ages[pod])
+			}
+			r.fold()
+			if got := r.fleet.Load().Live(); got != tc.want {
+				t.Errorf("%d proxies live, want %d", got, tc.want)
 			}
 		})
 	}
