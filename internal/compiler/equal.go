@@ -16,7 +16,7 @@ func equalRoute(a, b *table.Route) bool {
 }
 
 func equalHead(a, b *table.Route) bool {
-	return a.Namespace == b.Namespace && a.Name == b.Name && a.Generation == b.Generation &&
+	return a.Namespace == b.Namespace && a.Name == b.Name && a.Generation == b.Generation && a.UID == b.UID &&
 		a.Created.Equal(b.Created) && a.Order == b.Order && a.Model == b.Model
 }
 

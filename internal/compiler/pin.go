@@ -59,7 +59,7 @@ func (c *compilation) applyPins() {
 	}
 	for _, u := range c.Undecodable {
 		if u.Kind == KindPin && c.pins[u.Key] == nil {
-			c.pins[u.Key] = &PinVerdict{Key: u.Key, Generation: u.Generation, Problems: []Problem{{
+			c.pins[u.Key] = &PinVerdict{Key: u.Key, UID: u.UID, Generation: u.Generation, Problems: []Problem{{
 				Condition: v1alpha1.ConditionAccepted, Reason: v1alpha1.ReasonInvalidSpec, Message: undecodableMessage(u),
 			}}}
 		}
@@ -85,6 +85,7 @@ func (r *reader) readPin(object *v1alpha1.BackendPin) *pinDraft {
 		spec:   &object.Spec,
 		verdict: &PinVerdict{
 			Key:        types.NamespacedName{Namespace: object.Namespace, Name: object.Name},
+			UID:        object.UID,
 			Generation: object.Generation,
 		},
 	}

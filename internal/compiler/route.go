@@ -57,17 +57,19 @@ func (r *reader) readRoute(object *v1alpha1.LLMRoute, position int) *routeDraft 
 		labels: object.Labels,
 		verdict: &RouteVerdict{
 			Key:        types.NamespacedName{Namespace: object.Namespace, Name: object.Name},
+			UID:        object.UID,
 			Generation: object.Generation,
 		},
 		entry: &table.Route{
 			Namespace:  object.Namespace,
 			Name:       object.Name,
 			Generation: object.Generation,
+			UID:        string(object.UID),
 			Created:    writable(object.CreationTimestamp.UTC()),
 		},
 	}
 	if r.Options.Standalone {
-		d.verdict.Generation, d.entry.Generation = 0, 0
+		d.verdict.Generation, d.entry.Generation, d.entry.UID = 0, 0, ""
 		d.entry.Created, d.entry.Order = time.Time{}, position+1
 	}
 	for _, rule := range routeRules {
@@ -93,7 +95,7 @@ func writable(t time.Time) time.Time {
 // undecodableRoute is the draft of a route that exists and cannot be read.
 func undecodableRoute(u Undecodable) *routeDraft {
 	d := &routeDraft{
-		verdict: &RouteVerdict{Key: u.Key, Generation: u.Generation},
+		verdict: &RouteVerdict{Key: u.Key, UID: u.UID, Generation: u.Generation},
 	}
 	d.refuse(v1alpha1.ReasonInvalidSpec, "", undecodableMessage(u))
 	return d

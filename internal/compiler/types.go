@@ -66,6 +66,7 @@ const (
 type Undecodable struct {
 	Kind       Kind // KindRoute or KindPin
 	Key        types.NamespacedName
+	UID        types.UID
 	Generation int64
 	// Detail says what does not fit, as a clause without values ("spec.retry.attempts is not a number").
 	Detail string
@@ -101,7 +102,10 @@ type Problem struct {
 
 // RouteVerdict is what the compiler makes of one LLMRoute.
 type RouteVerdict struct {
-	Key        types.NamespacedName
+	Key types.NamespacedName
+	// UID and Generation of the object that the verdict is on: one that was made again under its name may have the same
+	// generation.
+	UID        types.UID
 	Generation int64
 	// Model is the logical name in force: spec.model or "namespace/name".
 	Model string
@@ -151,6 +155,7 @@ type Lowered struct {
 // ExpiresAt. Which of several pins has its way on a route is for internal/plan.
 type PinVerdict struct {
 	Key        types.NamespacedName
+	UID        types.UID
 	Generation int64
 	Problems   []Problem
 	// StartsAt and ExpiresAt (exclusive) are absolute and in UTC. StartsAt is zero for a standalone pin without

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
@@ -43,6 +44,16 @@ func (v *RouteVerdict) ProblemsOf(condition v1alpha1.ConditionType) []Problem {
 
 // Accepted says whether nothing in the spec is refused.
 func (v *RouteVerdict) Accepted() bool { return len(v.ProblemsOf(v1alpha1.ConditionAccepted)) == 0 }
+
+// IsOn says whether the verdict is on this object as it is. A nil verdict is on none.
+func (v *RouteVerdict) IsOn(object metav1.Object) bool {
+	return v != nil && v.UID == object.GetUID() && v.Generation == object.GetGeneration()
+}
+
+// IsOn says whether the verdict is on this object as it is. A nil verdict is on none.
+func (v *PinVerdict) IsOn(object metav1.Object) bool {
+	return v != nil && v.UID == object.GetUID() && v.Generation == object.GetGeneration()
+}
 
 // Backend returns the verdict on the backend of that name, or nil.
 func (v *RouteVerdict) Backend(name string) *BackendVerdict {

@@ -35,7 +35,7 @@ func (p *pins) Reconcile(ctx context.Context, request reconcile.Request) (reconc
 		p.pace.forget(key)
 		return reconcile.Result{}, nil
 	}
-	if compiled == nil || compiled.Pins[key] == nil || compiled.Pins[key].Generation != pin.Generation {
+	if compiled == nil || !compiled.Pins[key].IsOn(pin) {
 		return reconcile.Result{}, nil // the compile that is due calls again
 	}
 	now := p.clock.Now()
@@ -57,7 +57,7 @@ func (p *pins) Reconcile(ctx context.Context, request reconcile.Request) (reconc
 // decide returns the pin with its new status, or nil where it has that already or is not what was compiled.
 func (p *pins) decide(compiled *compilation, stored *storedPin, now time.Time) (client.Object, []status.Event) {
 	verdict := compiled.Pins[client.ObjectKeyFromObject(stored)]
-	if verdict.Generation != stored.Generation {
+	if !verdict.IsOn(stored) {
 		return nil, nil
 	}
 	in := status.PinInput{Pin: &stored.BackendPin, Verdict: verdict, Now: now}

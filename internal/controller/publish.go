@@ -257,8 +257,8 @@ func (l *ledger) publish(index int, shard *compiler.EncodedShard) {
 	l.fresh(routes)
 }
 
-func (l *ledger) holding(key types.NamespacedName, generation int64) map[table.Revision]bool {
+func (l *ledger) holding(route *storedRoute) map[table.Revision]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.l.Holding(key.String(), generation)
+	return l.l.Holding(route.Namespace+"/"+route.Name, string(route.UID), route.Generation)
 }

@@ -39,7 +39,7 @@ func (r *routes) Reconcile(ctx context.Context, request reconcile.Request) (reco
 		r.pace.forget(key)
 		return reconcile.Result{}, nil
 	}
-	if !r.known() || compiled == nil || compiled.Routes[key] == nil || compiled.Routes[key].Generation != route.Generation {
+	if !r.known() || compiled == nil || !compiled.Routes[key].IsOn(route) {
 		return reconcile.Result{}, nil // what is still to come calls again
 	}
 	now := r.clock.Now()
@@ -63,9 +63,9 @@ func (r *routes) decide(compiled *compilation, stored *storedRoute, now time.Tim
 	key := client.ObjectKeyFromObject(stored)
 	in := status.RouteInput{
 		Route: &stored.LLMRoute, Verdict: compiled.Routes[key], Entry: compiled.Table.ByKey(key.String()),
-		Fleet: r.reports.fleet.Load(), Holding: r.ledger.holding(key, stored.Generation), Now: now,
+		Fleet: r.reports.fleet.Load(), Holding: r.ledger.holding(stored), Now: now,
 	}
-	if in.Verdict.Generation != stored.Generation {
+	if !in.Verdict.IsOn(stored) {
 		return nil, nil
 	}
 	after := status.Route(in)

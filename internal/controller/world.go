@@ -226,7 +226,7 @@ func (w *world) snapshot() (compiler.Snapshot, map[compiler.Reference]string) {
 	for _, key := range sortedKeys(w.routes) {
 		r := w.routes[key]
 		if r.fault != "" {
-			s.Undecodable = append(s.Undecodable, compiler.Undecodable{Kind: compiler.KindRoute, Key: key, Generation: r.Generation, Detail: r.fault})
+			s.Undecodable = append(s.Undecodable, compiler.Undecodable{Kind: compiler.KindRoute, Key: key, UID: r.UID, Generation: r.Generation, Detail: r.fault})
 			continue
 		}
 		s.Routes = append(s.Routes, &r.LLMRoute)
@@ -234,7 +234,7 @@ func (w *world) snapshot() (compiler.Snapshot, map[compiler.Reference]string) {
 	for _, key := range sortedKeys(w.pins) {
 		p := w.pins[key]
 		if p.fault != "" {
-			s.Undecodable = append(s.Undecodable, compiler.Undecodable{Kind: compiler.KindPin, Key: key, Generation: p.Generation, Detail: p.fault})
+			s.Undecodable = append(s.Undecodable, compiler.Undecodable{Kind: compiler.KindPin, Key: key, UID: p.UID, Generation: p.Generation, Detail: p.fault})
 			continue
 		}
 		s.Pins = append(s.Pins, &p.BackendPin)

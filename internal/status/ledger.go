@@ -29,8 +29,14 @@ type publication struct {
 // entry is a route as it stands in its shard, and since which publication.
 type entry struct {
 	generation int64
-	created    time.Time // tells a recreated route from the one before, which may have had the same generation
+	created    time.Time
+	uid        string // tells a recreated route from the one before, of the same generation and perhaps the same second
 	since      int
+}
+
+// is says whether two entries are of one generation of one object. An entry of an older release has no uid.
+func (e entry) is(other entry) bool {
+	return e.generation == other.generation && e.created.Equal(other.created) && (e.uid == other.uid || e.uid == "" || other.uid == "")
 }
 
 // Publish notes that a shard was written and returns the keys of the routes whose generation is new in it, in the order
@@ -46,8 +52,8 @@ func (l *Ledger) Publish(index int, revision table.Revision, routes []*table.Rou
 	s.routes = make(map[string]entry, len(routes))
 	for _, r := range routes {
 		key := r.Key()
-		now := entry{generation: r.Generation, created: r.Created, since: s.sequence}
-		if old, ok := was[key]; ok && old.generation == now.generation && old.created.Equal(now.created) {
+		now := entry{generation: r.Generation, created: r.Created, uid: r.UID, since: s.sequence}
+		if old, ok := was[key]; ok && old.is(now) {
 			now.since = old.since
 		} else {
 			fresh = append(fresh, key)
@@ -57,12 +63,12 @@ func (l *Ledger) Publish(index int, revision table.Revision, routes []*table.Rou
 	return fresh
 }
 
-// Holding returns the published revisions of the route's shard that hold that generation of it; none while it is not
-// published.
-func (l *Ledger) Holding(key string, generation int64) map[table.Revision]bool {
+// Holding returns the published revisions of the route's shard that hold that generation of the object with that uid; none
+// while it is not published.
+func (l *Ledger) Holding(key, uid string, generation int64) map[table.Revision]bool {
 	s := &l.shards[table.ShardOf(key)]
 	e, ok := s.routes[key]
-	if !ok || e.generation != generation {
+	if !ok || e.generation != generation || e.uid != "" && e.uid != uid {
 		return nil
 	}
 	holding := map[table.Revision]bool{}

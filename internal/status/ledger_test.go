@@ -13,7 +13,11 @@ import (
 func TestLedgerKnowsWhichRevisionsHoldAGeneration(t *testing.T) {
 	shard := table.ShardOf(key.String())
 	route := func(name string, generation int64, created int) *table.Route {
-		return &table.Route{Namespace: key.Namespace, Name: name, Generation: generation, Created: time.Unix(int64(created), 0)}
+		return &table.Route{Namespace: key.Namespace, Name: name, UID: "one", Generation: generation, Created: time.Unix(int64(created), 0)}
+	}
+	of := func(uid string, r *table.Route) *table.Route {
+		r.UID = uid
+		return r
 	}
 	type publication struct {
 		revision table.Revision
@@ -39,6 +43,15 @@ func TestLedgerKnowsWhichRevisionsHoldAGeneration(t *testing.T) {
 			[]publication{{"a", []*table.Route{route(mine, 1, 0)}}, {"b", []*table.Route{route(mine, 1, 60)}}},
 			1, map[table.Revision]bool{"b": true},
 		},
+		"nor is one that was recreated within the second": {
+			[]publication{{"a", []*table.Route{of("zero", route(mine, 1, 0))}}, {"b", []*table.Route{route(mine, 1, 0)}}},
+			1, map[table.Revision]bool{"b": true},
+		},
+		"nor while only the one before is published": {[]publication{{"a", []*table.Route{of("zero", route(mine, 1, 0))}}}, 1, nil},
+		"one that an older release published holds on": {
+			[]publication{{"a", []*table.Route{of("", route(mine, 1, 0))}}, {"b", []*table.Route{route(mine, 1, 0)}}},
+			1, map[table.Revision]bool{"a": true, "b": true},
+		},
 		"a deleted route is in none": {[]publication{{"a", []*table.Route{route(mine, 1, 0)}}, {"b", nil}}, 1, nil},
 		"a revision that comes back holds what it held": {
 			[]publication{{"a", []*table.Route{route(mine, 1, 0)}}, {"b", nil}, {"a", []*table.Route{route(mine, 1, 0)}}},
@@ -51,7 +64,7 @@ func TestLedgerKnowsWhichRevisionsHoldAGeneration(t *testing.T) {
 			for _, p := range tc.published {
 				l.Publish(shard, p.revision, p.routes)
 			}
-			if diff := cmp.Diff(tc.want, l.Holding(key.String(), tc.generation)); diff != "" {
+			if diff := cmp.Diff(tc.want, l.Holding(key.String(), "one", tc.generation)); diff != "" {
 				t.Errorf("revisions (-want +got):\n%s", diff)
 			}
 		})
@@ -70,7 +83,7 @@ func TestLedgerTellsFreshRoutesAndForgets(t *testing.T) {
 			t.Fatalf("fresh = %v, want none", fresh)
 		}
 	}
-	if n := len(l.Holding(key.String(), 1)); n != history {
+	if n := len(l.Holding(key.String(), "", 1)); n != history {
 		t.Errorf("%d revisions are remembered, want %d", n, history)
 	}
 }

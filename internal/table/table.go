@@ -19,6 +19,8 @@ type Route struct {
 	Name      string `json:"name"`
 	// Generation of the LLMRoute that this entry was compiled from; 0 in standalone mode.
 	Generation int64 `json:"generation"`
+	// UID of that LLMRoute, which tells it from an earlier one of the same name; empty in standalone mode.
+	UID string `json:"uid,omitempty"`
 	// Created and Order settle which of two routes that claim one model keeps it, see Beats. Order is the position in
 	// the manifests in standalone mode, where files have no creation time, and 0 elsewhere.
 	Created time.Time `json:"created,omitzero"`
