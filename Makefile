@@ -13,12 +13,13 @@ TESTFLAGS ?=
 BUILD := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
 # The product, the control plane's builder and the development tools are modules of their own.
-MODULES := . hack/localkube hack/tools hack/tools/golangci-lint test/sdk/openaigo
+MODULES := . hack/image hack/localkube hack/tools hack/tools/golangci-lint hack/tools/helm test/sdk/openaigo
 
 # The control plane: KUBEBUILDER_ASSETS where it is set, else built by hack/localkube (11 minutes on two cores, once).
 ifneq ($(KUBEBUILDER_ASSETS),)
 export KUBEBUILDER_ASSETS := $(abspath $(KUBEBUILDER_ASSETS))
 endif
+WITH_HELM   = HELM=$$(hack/tools/tool.sh helm) && export HELM &&
 WITH_ASSETS = assets=$$($(GO) run -C hack/localkube . assets) && KUBEBUILDER_ASSETS=$$assets
 
 # Packages are sorted into suites by what they import: a test that uses envtest starts an API server.
@@ -47,8 +48,18 @@ build: ## Build the programs of cmd/ and the simulated backend into bin/.
 	@mkdir -p bin
 	$(BUILD) -o bin/ $(addprefix ./,$(wildcard cmd/*) hack/simbackend)
 
+# Architecture of the images, as Go names it.
+ARCH ?= $(shell $(GO) env GOARCH)
+
+.PHONY: image
+image: ## Write the images of manager and proxy to bin/images, without Docker, for docker load or ctr import.
+	@mkdir -p bin/linux-$(ARCH)
+	GOOS=linux GOARCH=$(ARCH) $(BUILD) -o bin/linux-$(ARCH)/ ./cmd/manager ./cmd/proxy
+	$(GO) run -C hack/image . -version $(VERSION) -arch $(ARCH) -out $(CURDIR)/bin/images \
+		$(CURDIR)/bin/linux-$(ARCH)/manager $(CURDIR)/bin/linux-$(ARCH)/proxy
+
 .PHONY: generate
-generate: ## Write what is generated from the API types.
+generate: ## Write what is generated from the API types, and the chart's part that is said elsewhere.
 	hack/generate.sh
 
 .PHONY: clean
@@ -64,10 +75,15 @@ test: test-unit test-api test-e2e test-sdk ## Run all tests.
 test-unit: ## Run the tests that need nothing but Go, with the race detector.
 	$(GO) test -race $(TESTFLAGS) $(UNIT)
 	$(GO) test -C hack/localkube -race $(TESTFLAGS) ./...
+	$(GO) test -C hack/image $(TESTFLAGS) ./...
 
 .PHONY: test-api
 test-api: ## Run the suites against a real API server.
-	$(WITH_ASSETS) $(GO) test -race -timeout 20m $(TESTFLAGS) $(API)
+	$(WITH_HELM) $(WITH_ASSETS) $(GO) test -race -timeout 20m $(TESTFLAGS) $(API)
+
+.PHONY: test-chart
+test-chart: ## Run the chart's part of test-api: lint, golden files, a release's life (helm is built once, four minutes).
+	$(WITH_HELM) $(WITH_ASSETS) $(GO) test -race -timeout 20m $(TESTFLAGS) ./test/chart
 
 .PHONY: test-e2e
 test-e2e: build ## Run the founding case with real processes, as a suite.
@@ -87,9 +103,13 @@ bench-micro: ## Run the benchmarks of the packages.
 
 ##@ Check
 
+.PHONY: helm-lint
+helm-lint: ## Run helm lint on the chart.
+	@$(WITH_HELM) $$HELM lint --strict charts/spillway
+
 .PHONY: lint
 lint: ## Run golangci-lint (built once, three minutes on two cores).
-	@lint=$$(hack/tools/tool.sh golangci-lint) && $$lint run ./... && cd hack/localkube && $$lint run ./...
+	@lint=$$(hack/tools/tool.sh golangci-lint) && $$lint run ./... && (cd hack/localkube && $$lint run ./...) && cd hack/image && $$lint run ./...
 
 .PHONY: verify
 verify: generate ## Regenerate, check modules, format and vet; fail where the tree differs from the commit.
@@ -100,4 +120,5 @@ verify: generate ## Regenerate, check modules, format and vet; fail where the tr
 		if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) vet -C hack/localkube ./...
+	$(GO) vet -C hack/image ./...
 	@hack/verify-clean.sh

@@ -15,7 +15,7 @@ version=${found#* }
 dir=${XDG_CACHE_HOME:-$HOME/.cache}/spillway/tools/$name-$version-$(go env GOVERSION)-$(go env GOOS)-$(go env GOARCH)
 
 if [ ! -x "$dir/$name" ]; then
-	echo "tools: building $name $version, once; golangci-lint takes some three minutes on two cores" >&2
+	echo "tools: building $name $version, once; it takes three to five minutes on two cores" >&2
 	mkdir -p "$dir"
 	temp=$(mktemp -d "$dir/.building-XXXXXX")
 	trap 'rm -rf "$temp"' EXIT
