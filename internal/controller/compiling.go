@@ -32,6 +32,10 @@ const (
 type Metrics interface {
 	// Compiled records one compilation; objects counts what went into it, by kind.
 	Compiled(took time.Duration, objects map[string]int)
+	// PublishFailed counts one try to publish the table that did not succeed.
+	PublishFailed()
+	// CRDLacks records how many fields of this release a served CRD lacks.
+	CRDLacks(crd string, fields int)
 }
 
 // compilation is one finished compile with its indexes. It is immutable.

@@ -78,7 +78,7 @@ func missingKinds(d discovery.ServerResourcesInterface) ([]string, error) {
 
 // checkCRDs compares the served CRDs with the fields of this binary and says loudly which are older: what such a CRD does
 // not know is dropped by the API server, and nobody else would say so. It never stops the manager.
-func checkCRDs(ctx context.Context, reader client.Reader, log logr.Logger) {
+func checkCRDs(ctx context.Context, reader client.Reader, metrics Metrics, log logr.Logger) {
 	for resource, kind := range kindsNeeded {
 		name := resource + "." + v1alpha1.Group
 		crd := &unstructured.Unstructured{}
@@ -88,6 +88,9 @@ func checkCRDs(ctx context.Context, reader client.Reader, log logr.Logger) {
 			continue
 		}
 		missing, err := missingFields(crd.Object, kind)
+		if err == nil {
+			metrics.CRDLacks(name, len(missing))
+		}
 		switch {
 		case err != nil:
 			log.Error(err, "a CustomResourceDefinition has no readable schema", "crd", name)

@@ -12,6 +12,8 @@ import (
 type noMetrics struct{}
 
 func (noMetrics) Compiled(time.Duration, map[string]int) {}
+func (noMetrics) PublishFailed()                         {}
+func (noMetrics) CRDLacks(string, int)                   {}
 
 func TestOptionsAreCompleted(t *testing.T) {
 	o, err := Options{Namespace: "own", Metrics: noMetrics{}, MaxPin: time.Hour}.complete()

@@ -32,6 +32,7 @@ type publisher struct {
 	reader    client.Reader // past the cache
 	namespace string
 	compiling *compiling
+	metrics   Metrics
 	ledger    *ledger
 	wake      signal
 
@@ -67,6 +68,7 @@ func (p *publisher) Start(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
+			p.metrics.PublishFailed()
 			log.Info("table not published, trying again", "cause", err.Error(), "in", wait.String())
 			retry, wait = time.After(wait), min(2*wait, longestRetry)
 		default:

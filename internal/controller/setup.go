@@ -64,7 +64,7 @@ func newSystem(mgr ctrl.Manager, o Options) *system {
 	}
 	s.publisher = &publisher{
 		writer: mgr.GetClient(), reader: mgr.GetAPIReader(), namespace: o.Namespace, compiling: s.compiling, ledger: ledger,
-		wake: newSignal(), seen: map[int]bool{},
+		metrics: o.Metrics, wake: newSignal(), seen: map[int]bool{},
 	}
 	s.sweeper = &sweeper{reports: s.reports, writer: mgr.GetClient(), retention: o.ReportRetention}
 	s.routes = &routes{world: s.world, compiling: s.compiling, reports: s.reports, ledger: ledger, writer: writer, clock: o.Clock, pace: newPace()}
@@ -150,7 +150,7 @@ func (b *bootstrap) Start(ctx context.Context) error {
 			return fmt.Errorf("start a part of the manager: %w", err)
 		}
 	}
-	go checkCRDs(ctx, b.mgr.GetAPIReader(), log)
+	go checkCRDs(ctx, b.mgr.GetAPIReader(), s.compiling.options.Metrics, log)
 	allRoutes := func() []types.NamespacedName { routes, _ := s.world.keysOf(); return routes }
 	allPins := func() []types.NamespacedName { _, pins := s.world.keysOf(); return pins }
 	return errors.Join(

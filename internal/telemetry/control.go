@@ -8,9 +8,6 @@ import (
 	"github.com/spillway-dev/spillway/internal/table"
 )
 
-// Watching the table is a matter of milliseconds where all is well; compiling 10,000 routes takes up to 100 ms.
-var secondsOfControl = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10}
-
 // ReloadResult is a value of the label "result" of spillway_table_reload_total.
 type ReloadResult string
 
@@ -31,16 +28,7 @@ type Table struct {
 
 // NewTable declares the metrics of table reloads and report adoption and registers them with reg.
 func NewTable(reg prometheus.Registerer) *Table {
-	t := &Table{
-		revision: gauges("spillway_table_revision_info",
-			"1 for the revision of each shard of the routing table that is being served.", "shard", "revision"),
-		reloads: counters("spillway_table_reload_total",
-			"Times that a part of the routing table was read, by result: applied, unchanged or refused.", "result"),
-		apply: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "spillway_table_apply_seconds",
-			Help: "Time from the event that announced a changed table to its being served.", Buckets: secondsOfControl}),
-		adoption: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "spillway_report_adoption_seconds",
-			Help: "Time from the event that brought another proxy's report to its evidence being in force here.", Buckets: secondsOfControl}),
-	}
+	t := &Table{revision: tableRevision.gauges(), reloads: tableReloads.counters(), apply: tableApply.histogram(), adoption: reportAdoption.histogram()}
 	for _, result := range []ReloadResult{ReloadApplied, ReloadUnchanged, ReloadRefused} {
 		t.reloads.WithLabelValues(string(result))
 	}
@@ -65,21 +53,19 @@ func (t *Table) Serving(shard string, revision table.Revision) {
 	}
 }
 
-// Manager holds the metrics of the control plane's compiler.
+// Manager holds the metrics of the control plane.
 type Manager struct {
-	duration prometheus.Histogram
-	objects  *prometheus.GaugeVec
+	duration        prometheus.Histogram
+	objects         *prometheus.GaugeVec
+	publishFailures prometheus.Counter
+	crdMissing      *prometheus.GaugeVec
 }
 
 // NewManager declares the manager's metrics and registers them with reg.
 func NewManager(reg prometheus.Registerer) *Manager {
-	m := &Manager{
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "spillway_compile_duration_seconds",
-			Help: "Time that one compilation of all objects took.", Buckets: secondsOfControl}),
-		objects: gauges("spillway_compile_objects",
-			"Objects that went into the last compilation, by kind.", "kind"),
-	}
-	reg.MustRegister(m.duration, m.objects)
+	m := &Manager{duration: compileDuration.histogram(), objects: compileObjects.gauges(),
+		publishFailures: publishFailures.counter(), crdMissing: crdMissing.gauges()}
+	reg.MustRegister(m.duration, m.objects, m.publishFailures, m.crdMissing)
 	return m
 }
 
@@ -89,4 +75,12 @@ func (m *Manager) Compiled(d time.Duration, objects map[string]int) {
 	for kind, n := range objects {
 		m.objects.WithLabelValues(kind).Set(float64(n))
 	}
+}
+
+// PublishFailed counts one try to publish the table that did not succeed.
+func (m *Manager) PublishFailed() { m.publishFailures.Inc() }
+
+// CRDLacks records how many fields of this release a served CustomResourceDefinition (its name) lacks.
+func (m *Manager) CRDLacks(crd string, fields int) {
+	m.crdMissing.WithLabelValues(crd).Set(float64(fields))
 }

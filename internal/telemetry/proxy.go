@@ -10,23 +10,6 @@ import (
 	"github.com/spillway-dev/spillway/internal/table"
 )
 
-// Labels that several metrics share.
-const (
-	labelModel     = "logical_model"
-	labelBackend   = "backend"
-	labelNamespace = "namespace"
-	labelState     = "state"
-)
-
-var (
-	// Answers take from milliseconds (an embedding) to minutes (a long generation).
-	secondsOfAnswer = []float64{0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1800}
-	// The proxy's own share of a request is far below a millisecond when all is well.
-	secondsOfOverhead = []float64{0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1}
-	// Waiting in a queue ends with maxWait, 30 s unless somebody asked for more.
-	secondsOfQueue = []float64{0.001, 0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120}
-)
-
 // Proxy holds the metrics of the data plane. Its methods are safe for concurrent use.
 type Proxy struct {
 	requests    *prometheus.CounterVec
@@ -54,34 +37,11 @@ type Proxy struct {
 // MustRegister does.
 func NewProxy(reg prometheus.Registerer) *Proxy {
 	p := &Proxy{
-		requests: counters("llm_requests_total",
-			"Requests answered, by logical model (empty where the request named none that exists), endpoint and HTTP status.", labelModel, "endpoint", "code"),
-		duration: histograms("llm_request_duration_seconds",
-			"Time from the end of the request's headers to the last byte of the answer, by the backend that answered.", secondsOfAnswer, labelModel, labelBackend),
-		ttft: histograms("llm_time_to_first_token_seconds",
-			"Time from the request to the first token (for a non-streaming request: the whole answer), by the backend that answered.", secondsOfAnswer, labelModel, labelBackend),
-		attempts: counters("llm_attempts_total",
-			"Attempts at a backend, by how they ended.", labelModel, labelBackend, "outcome"),
-		saturated: counters("llm_backend_saturated_total",
-			"Attempts given up because the backend showed no first token in time, or said that it is full.", labelModel, labelBackend),
-		transitions: counters("llm_breaker_transitions_total",
-			"Changes of a breaker's state seen by this proxy, its own and adopted ones.", labelNamespace, labelBackend, "to", "reason"),
-		heartbeats: counters("llm_stream_heartbeats_total",
-			"Comments written to streaming callers, by state.", labelModel, labelState),
-		rateLimited: counters("llm_rate_limited_total",
-			"Requests refused by the route's rate limit.", labelModel),
-		queueDepth: gauges("llm_queue_depth",
-			"Callers that wait for a slot of a backend with maxInFlight.", labelModel, labelBackend),
-		tokens: counters("llm_tokens_total",
-			"Tokens as the backends report them in usage, by kind: prompt or completion.", labelModel, labelBackend, "kind"),
-		queueRejected: prometheus.NewCounter(prometheus.CounterOpts{Name: "llm_queue_rejected_total",
-			Help: "Requests refused because every queue was full."}),
-		queueWait: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "llm_queue_wait_seconds",
-			Help: "Time spent waiting for a backend's slot, for those that had to wait.", Buckets: secondsOfQueue}),
-		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "llm_in_flight_requests",
-			Help: "Requests being served now."}),
-		overhead: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "llm_proxy_overhead_seconds",
-			Help: "Part of a request's duration that was neither a backend's, the queue's nor the caller's.", Buckets: secondsOfOverhead}),
+		requests: requestsTotal.counters(), duration: requestDuration.histograms(), ttft: timeToFirstToken.histograms(),
+		attempts: attemptsTotal.counters(), saturated: saturatedTotal.counters(), transitions: transitionsTotal.counters(),
+		heartbeats: heartbeatsTotal.counters(), rateLimited: rateLimitedTotal.counters(), queueDepth: queueDepth.gauges(),
+		tokens: tokensTotal.counters(), queueRejected: queueRejectedTotal.counter(), queueWait: queueWait.histogram(),
+		inFlight: inFlight.gauge(), overhead: overhead.histogram(),
 	}
 	p.nobody = &RouteSeries{p: p}
 	reg.MustRegister(p.requests, p.duration, p.ttft, p.attempts, p.saturated, p.transitions, p.heartbeats, p.rateLimited,

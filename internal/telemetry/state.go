@@ -23,11 +23,8 @@ type StateCollector struct {
 }
 
 var (
-	breakerState = prometheus.NewDesc("llm_breaker_state",
-		"1 for the state that the backend's breaker is in, 0 for the others; where several backends of a namespace share a name, the worst.",
-		[]string{labelNamespace, labelBackend, labelState}, nil)
-	pinActive = prometheus.NewDesc("spillway_pin_active",
-		"1 while a pin is in force on a route.", []string{labelNamespace, "pin", "route"}, nil)
+	breakerState = breakerStates.desc()
+	pinActive    = pinsActive.desc()
 )
 
 // Describe implements prometheus.Collector.

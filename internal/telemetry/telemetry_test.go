@@ -33,12 +33,15 @@ func all() *prometheus.Registry {
 	series.Heartbeat("attempt")
 	series.RateLimited()
 	b := series.Backend("tower")
-	b.Attempt("Success")
+	b.Attempt("success")
 	b.Tokens(1, 2)
 	p.Transition("ns", "tower", "Open", "Saturated")
 	t := telemetry.NewTable(reg)
 	t.Serving("spillway-table-00", "abc")
-	telemetry.NewManager(reg).Compiled(time.Millisecond, map[string]int{"LLMRoute": 3})
+	m := telemetry.NewManager(reg)
+	m.Compiled(time.Millisecond, map[string]int{"LLMRoute": 3})
+	m.PublishFailed()
+	m.CRDLacks("llmroutes.spillway.dev", 0)
 	reg.MustRegister(&telemetry.StateCollector{
 		Table:   func() *table.Table { return table.New([]*table.Route{r}) },
 		Breaker: func(table.BackendID) string { return "Open" },
@@ -57,26 +60,55 @@ func TestMetricsFollowPrometheusConventions(t *testing.T) {
 	}
 }
 
-func TestMetricNamesAreThoseOfTheDesign(t *testing.T) {
-	want := []string{
-		"llm_attempts_total", "llm_backend_saturated_total", "llm_breaker_state", "llm_breaker_transitions_total",
-		"llm_in_flight_requests", "llm_proxy_overhead_seconds", "llm_queue_depth", "llm_queue_rejected_total",
-		"llm_queue_wait_seconds", "llm_rate_limited_total", "llm_request_duration_seconds", "llm_requests_total",
-		"llm_stream_heartbeats_total", "llm_time_to_first_token_seconds", "llm_tokens_total",
-		"spillway_compile_duration_seconds", "spillway_compile_objects", "spillway_pin_active",
-		"spillway_report_adoption_seconds", "spillway_table_apply_seconds", "spillway_table_reload_total",
-		"spillway_table_revision_info",
-	}
+func TestDeclarationsAreWhatIsExposed(t *testing.T) {
 	families, err := all().Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got []string
+	type seen struct{ Name, Type, Help, Labels string }
+	var got, want []seen
 	for _, f := range families {
-		got = append(got, f.GetName())
+		var labels []string
+		for _, pair := range f.GetMetric()[0].GetLabel() {
+			labels = append(labels, pair.GetName())
+		}
+		slices.Sort(labels)
+		got = append(got, seen{f.GetName(), strings.ToLower(f.GetType().String()), f.GetHelp(), strings.Join(labels, ",")})
+	}
+	for _, m := range telemetry.Metrics() {
+		labels := slices.Sorted(slices.Values(m.Labels))
+		want = append(want, seen{m.Name, string(m.Type), m.Help, strings.Join(labels, ",")})
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("metrics (-want +got):\n%s", diff)
+		t.Errorf("metrics (-declared +exposed):\n%s", diff)
+	}
+}
+
+func TestNothingOfTheDesignIsMissing(t *testing.T) {
+	want := []string{
+		"llm_requests_total{logical_model,endpoint,code}", "llm_request_duration_seconds{logical_model,backend}",
+		"llm_time_to_first_token_seconds{logical_model,backend}", "llm_attempts_total{logical_model,backend,outcome}",
+		"llm_backend_saturated_total{logical_model,backend}", "llm_breaker_state{namespace,backend,state}",
+		"llm_breaker_transitions_total{namespace,backend,to,reason}", "llm_stream_heartbeats_total{logical_model,state}",
+		"llm_rate_limited_total{logical_model}", "llm_queue_depth{logical_model,backend}", "llm_queue_rejected_total{}",
+		"llm_queue_wait_seconds{}", "llm_tokens_total{logical_model,backend,kind}", "llm_in_flight_requests{}",
+		"llm_proxy_overhead_seconds{}", "spillway_table_revision_info{shard,revision}", "spillway_table_reload_total{result}",
+		"spillway_table_apply_seconds{}", "spillway_report_adoption_seconds{}", "spillway_pin_active{namespace,pin,route}",
+		"spillway_compile_duration_seconds{}", "spillway_compile_objects{kind}", "spillway_table_publish_failures_total{}",
+		"spillway_crd_missing_fields{crd}",
+	}
+	declared := map[string]bool{}
+	for _, m := range telemetry.Metrics() {
+		declared[m.Name+"{"+strings.Join(m.Labels, ",")+"}"] = true
+	}
+	for _, metric := range want {
+		if !declared[metric] {
+			t.Errorf("%s is not declared", metric)
+		}
+		delete(declared, metric)
+	}
+	for metric := range declared {
+		t.Errorf("%s is declared and not in the design", metric)
 	}
 }
 

@@ -41,6 +41,16 @@ const (
 	attrPreferenceResult = attribute.Key("spillway.preference.result")
 )
 
+// TraceNames returns all names of our own in traces: of spans, events and attributes.
+func TraceNames() []string {
+	names := []string{SpanQueueWait, SpanAttempt, EventHeartbeat, EventSaturated, EventPreference}
+	for _, key := range [...]attribute.Key{attrRequestID, attrEndpoint, attrRoute, attrBackend, attrAttempts, attrReason, attrN, attrOutcome,
+		attrRegime, attrCause, attrAdmitted, attrState, attrFailingOver, attrPreferenceAsked, attrPreferenceResult} {
+		names = append(names, string(key))
+	}
+	return names
+}
+
 // Tracer makes the spans of requests. A nil Tracer makes none: it returns a nil RequestSpan, whose methods do nothing, and
 // that is all that tracing costs while it is off.
 type Tracer struct {

@@ -95,6 +95,8 @@ type hooks struct {
 type noMetrics struct{}
 
 func (noMetrics) Compiled(time.Duration, map[string]int) {}
+func (noMetrics) PublishFailed()                         {}
+func (noMetrics) CRDLacks(string, int)                   {}
 
 // start runs a manager until the spec ends, or until its stop is called.
 func (w world) start(ctx context.Context, h hooks) *running {
