@@ -19,6 +19,7 @@ var copies = []fromConfig{
 	{source: "crd/spillway.dev_backendpins.yaml", name: "crd-backendpins.yaml", only: ".Values.crds.install", keep: true},
 	{source: "crd/spillway.dev_llmroutes.yaml", name: "crd-llmroutes.yaml", only: ".Values.crds.install", keep: true},
 	{source: "crd/spillway.dev_proxyreports.yaml", name: "crd-proxyreports.yaml", only: ".Values.crds.install", keep: true},
+	{source: "caller-auth/roles/role.yaml", name: "role-caller-auth.yaml", only: `ne (include "spillway.callerAuth" .) "off"`},
 	{source: "policy/pin.yaml", name: "policy-pin.yaml"},
 	{source: "policy/pinned-by.yaml", name: "policy-pinned-by.yaml",
 		only: `.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"`},

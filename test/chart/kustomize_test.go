@@ -12,23 +12,36 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestKustomize compares config/install with the chart's defaults. They may differ in what the next functions name.
+// TestKustomize compares the chart with kustomizations. They may differ in what the next functions name.
 func TestKustomize(t *testing.T) {
-	fromKustomize := keyed(t, objects(t, kustomize(t, root("config", "install"))))
-	fromChart := keyed(t, objects(t, newHelm(t, "").render(t, "--api-versions", mutating)))
+	for name, tc := range map[string]struct {
+		dir, set string
+	}{
+		"config/install and the defaults":        {dir: root("config", "install")},
+		"callers with tokens of ServiceAccounts": {dir: filepath.Join("testdata", "caller-auth-kubernetes"), set: "proxy.callerAuth.mode=kubernetes"},
+		"callers with keys":                      {dir: filepath.Join("testdata", "caller-auth-keys"), set: "proxy.callerAuth.mode=keys"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			compare(t, keyed(t, objects(t, kustomize(t, tc.dir))), keyed(t, objects(t, newHelm(t, "").render(t, "--api-versions", mutating, "--set", tc.set))))
+		})
+	}
+}
+
+func compare(t *testing.T, fromKustomize, fromChart map[string]*unstructured.Unstructured) {
+	t.Helper()
 	for _, key := range onlyKustomize {
 		if fromKustomize[key] == nil {
-			t.Errorf("config/install lacks %s", key)
+			t.Errorf("kustomize lacks %s", key)
 		}
 		delete(fromKustomize, key)
 	}
 	if diff := cmp.Diff(sortedKeys(fromKustomize), sortedKeys(fromChart)); diff != "" {
-		t.Fatalf("config/install and the chart make different objects (-config/install +chart):\n%s", diff)
+		t.Fatalf("kustomize and the chart make different objects (-kustomize +chart):\n%s", diff)
 	}
 	for _, key := range sortedKeys(fromChart) {
 		forgive(fromChart[key], fromKustomize[key])
 		if diff := cmp.Diff(fromKustomize[key].Object, fromChart[key].Object); diff != "" {
-			t.Errorf("%s differs (-config/install +chart):\n%s", key, diff)
+			t.Errorf("%s differs (-kustomize +chart):\n%s", key, diff)
 		}
 	}
 }

@@ -102,8 +102,9 @@ func TestLife(t *testing.T) {
 			c.wantRoute(t, "after", true)
 		}},
 		{"the next install adopts what was left", func(t *testing.T) {
-			c.helm.run(t, "install", release, chartDir(), "--namespace", namespace)
+			notes := c.helm.run(t, "install", release, chartDir(), "--namespace", namespace)
 			c.wantRoute(t, "after", true)
+			c.takesRouteOf(t, notes)
 		}},
 		{"a second release is refused, and harms nothing", func(t *testing.T) {
 			_, err := c.helm.try(t.Context(), "install", "another", chartDir(), "--namespace", "sirens-echo")
@@ -234,6 +235,19 @@ func (c *cluster) wantThere(t *testing.T, version, kind, in, name string) {
 	object.SetKind(kind)
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: in, Name: name}, object); err != nil {
 		t.Error(err)
+	}
+}
+
+// takesRouteOf creates the route that the notes give for a first one.
+func (c *cluster) takesRouteOf(t *testing.T, notes string) {
+	t.Helper()
+	_, rest, begins := strings.Cut(notes, "<<'EOF'\n")
+	manifest, _, ends := strings.Cut(rest, "\n   EOF\n")
+	if !begins || !ends {
+		t.Fatalf("no manifest in the notes:\n%s", notes)
+	}
+	for _, route := range objects(t, manifest) {
+		c.create(t, route)
 	}
 }
 

@@ -87,3 +87,8 @@ labels:
   app.kubernetes.io/component: {{ $component }}
   {{- include "spillway.labels" $root | nindent 2 }}
 {{- end }}
+
+{{/* How callers are told apart. YAML takes an off without quotes for false. */}}
+{{- define "spillway.callerAuth" -}}
+{{ .Values.proxy.callerAuth.mode | default "off" }}
+{{- end }}
