@@ -48,6 +48,7 @@ type cli struct {
 
 func newCLI(env Env) *cli {
 	c := &cli{Env: env, config: genericclioptions.NewConfigFlags(true)}
+	c.config.CacheDir = nil // nothing is cached, so there is no flag for where
 	c.connect = c.dial
 	return c
 }

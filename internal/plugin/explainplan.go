@@ -147,8 +147,8 @@ func (p *planner) whyPins() []string {
 		}
 		why = append(why, line)
 	}
-	for _, name := range plan.Resting(p.entry, p.at) {
-		why = append(why, name+" rests: the proxies do not probe it")
+	if rested := plan.Resting(p.entry, p.at); len(rested) > 0 {
+		why = append(why, "at rest, so that no proxy probes it: "+strings.Join(rested, ", "))
 	}
 	return why
 }

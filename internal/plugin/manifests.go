@@ -160,15 +160,15 @@ func (m *manifests) document(file string, node *yamlnode.Node) {
 		return
 	}
 	var meta struct {
-		APIVersion string         `yaml:"apiVersion"`
-		Kind       string         `yaml:"kind"`
-		Items      *yamlnode.Node `yaml:"items"`
+		APIVersion string        `yaml:"apiVersion"`
+		Kind       string        `yaml:"kind"`
+		Items      yamlnode.Node `yaml:"items"`
 	}
 	if err := node.Decode(&meta); err != nil || meta.APIVersion == "" || meta.Kind == "" {
 		m.refuse(file, node.Line, "The object has no apiVersion or no kind, or a key twice.")
 		return
 	}
-	if meta.Items != nil && strings.HasSuffix(meta.Kind, "List") {
+	if meta.Items.Kind == yamlnode.SequenceNode && strings.HasSuffix(meta.Kind, "List") {
 		for _, item := range meta.Items.Content {
 			m.document(file, item)
 		}

@@ -71,7 +71,6 @@ func (c *cli) openTarget(ctx context.Context, f targetFlags, routeOrModel string
 // transport keeps as many connections as a burst opens.
 func transport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone() // it is one, unless somebody replaced it
-	t.MaxIdleConnsPerHost = 0
 	t.MaxIdleConns = 0
 	t.MaxIdleConnsPerHost = maxBurst
 	return t

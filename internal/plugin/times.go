@@ -7,7 +7,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/duration"
 )
 
 // moment writes instants for people, as seen from now in their zone.
@@ -53,11 +52,28 @@ func (m moment) clock(t time.Time) string {
 func (m moment) distance(t time.Time) string {
 	switch d := t.Sub(m.now); {
 	case d >= time.Second:
-		return "in " + duration.HumanDuration(d)
+		return "in " + span(d)
 	case d <= -time.Second:
-		return duration.HumanDuration(-d) + " ago"
+		return span(-d) + " ago"
 	default:
 		return "now"
+	}
+}
+
+// span is a length of time in the units that matter: "45s", "15m", "1h45m", "26h", "7d".
+func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 10*time.Hour && d%time.Hour >= time.Minute:
+		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
+	case d < 2*day:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	default:
+		return fmt.Sprintf("%dd", d/day)
 	}
 }
 
@@ -73,9 +89,6 @@ var instantInText = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 
 // localize turns the instants in a text of the status into the person's own.
 func (m moment) localize(text string) string {
-	if m.full {
-		return text
-	}
 	return instantInText.ReplaceAllStringFunc(text, func(found string) string {
 		t, err := time.Parse(time.RFC3339, found)
 		if err != nil {

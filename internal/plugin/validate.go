@@ -106,14 +106,15 @@ func (v *validateCommand) run() error {
 			problems++
 		}
 	}
+	in := count(len(snapshot.Routes), "route") + " and " + count(len(snapshot.Pins), "pin")
 	if problems > 0 {
-		fmt.Fprintf(v.ErrOut, "%d problems in %d routes and %d pins.\n", problems, len(snapshot.Routes), len(snapshot.Pins))
+		fmt.Fprintf(v.ErrOut, "%s in %s.\n", count(problems, "problem"), in)
 		return errTold
 	}
-	fmt.Fprintf(v.ErrOut, "No problem in %d routes and %d pins.\n", len(snapshot.Routes), len(snapshot.Pins))
 	if len(snapshot.Routes)+len(snapshot.Pins) == 0 {
 		return errors.New("there is neither an LLMRoute nor a BackendPin to check")
 	}
+	fmt.Fprintf(v.ErrOut, "No problem in %s.\n", in)
 	return nil
 }
 
@@ -127,4 +128,12 @@ func (v *validateCommand) show(remarks []remark) error {
 		fmt.Fprintln(v.Out, r)
 	}
 	return nil
+}
+
+// count is "1 route" or "2 routes".
+func count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
 }

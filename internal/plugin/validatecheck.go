@@ -23,7 +23,7 @@ func (c *checker) routes(result *compiler.Result) []remark {
 		for _, p := range verdict.Problems {
 			r := c.remark(compiler.KindRoute, verdict.Key, p.Field, p.Message)
 			if !c.standalone && elsewhere(p.Reason) {
-				r.Message, r.Note = "It is not in these files, so it is not checked. "+r.Message, true
+				r.Message, r.Note = "What this refers to is not in these files, so it is not checked.", true
 			}
 			remarks = append(remarks, r)
 		}
