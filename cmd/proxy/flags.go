@@ -28,6 +28,7 @@ type settings struct {
 	drainDelay, drainTimeout time.Duration
 	maxBody                  int64
 	tlsCert, tlsKey          string
+	callers                  callerSettings
 	logLevel                 slog.Level
 	accessLog                string
 	version                  bool
@@ -80,6 +81,7 @@ func (s *settings) declare(set *flag.FlagSet) {
 	set.Func("max-body", "largest request body, in `bytes` or such as 32Mi (default 32Mi)", s.setMaxBody)
 	set.StringVar(&s.tlsCert, "tls-cert", "", "`file` with the certificate for --listen (PEM), read again when it changes")
 	set.StringVar(&s.tlsKey, "tls-key", "", "`file` with its key (PEM)")
+	s.callers.declare(set)
 	set.TextVar(&s.logLevel, "log-level", slog.LevelInfo, "least `level` that is logged: DEBUG, INFO, WARN or ERROR")
 	set.StringVar(&s.accessLog, "access-log", accessLogStdout, "where one line per request goes: stdout, off, or the path of a `file`")
 	set.BoolVar(&s.version, "version", false, "print the version and exit")
@@ -116,6 +118,9 @@ func (s *settings) check() error {
 	}
 	if s.accessLog == "" {
 		return usagef("--access-log is empty: give stdout, off or the path of a file")
+	}
+	if err := s.callers.check(s.manifests != ""); err != nil {
+		return err
 	}
 	if s.manifests != "" {
 		return s.checkStandalone()

@@ -69,6 +69,7 @@ type parts struct {
 	store        *table.Store
 	breakers     *breaker.Registry
 	admission    *admission.Admission
+	callers      callers
 	pipeline     *proxy.Proxy
 	source       source
 	server       *server.Server
@@ -107,20 +108,31 @@ func assemble(s *settings, access telemetry.AccessLog, tracer *telemetry.Tracer,
 		Table: p.store.Load, Now: time.Now,
 		Breaker: func(id table.BackendID) string { return string(p.breakers.View(id, breaker.DefaultEndpoint).State) },
 	})
+	var err error
+	if p.callers, err = newCallers(s, log); err != nil {
+		return nil, err
+	}
 	p.pipeline = proxy.New(proxy.Config{
 		Store: p.store, Breakers: p.breakers, Admission: p.admission, Metrics: telemetry.NewProxy(p.registry),
 		AccessLog: access, Tracer: tracer, Log: log, Ready: func() error { return p.server.Ready() },
-		MaxBody: s.maxBody, AllowCIDRs: s.allowCIDRs, Version: version,
+		Authorize: p.callers, MaxBody: s.maxBody, AllowCIDRs: s.allowCIDRs, Version: version,
 	})
-	var err error
 	if p.source, err = p.newSource(s); err != nil {
 		return nil, err
 	}
 	cfg := s.server()
-	cfg.Handler, cfg.Metrics = p.pipeline.Handler(), promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{})
-	cfg.Ready, cfg.OnDrain, cfg.Log = p.source.Ready, p.source.Drain, log
+	cfg.Handler, cfg.Metrics = p.guard(p.pipeline.Handler()), promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{})
+	cfg.Ready, cfg.OnDrain, cfg.Log = p.ready, p.source.Drain, log
 	p.server, err = server.New(*cfg)
 	return p, err
+}
+
+// ready returns nil when this proxy knows its routes and its callers, else what is missing.
+func (p *parts) ready() error {
+	if err := p.source.Ready(); err != nil {
+		return err
+	}
+	return p.callers.Ready()
 }
 
 // run serves until ctx ends or a part fails, then takes the parts down: the server first, so that what it needs is there
@@ -132,9 +144,14 @@ func (p *parts) run(ctx context.Context) error {
 	defer stopBackground()
 
 	var running sync.WaitGroup
-	var sourceErr error
+	var sourceErr, callersErr error
 	running.Go(func() {
 		if sourceErr = p.source.Run(background); sourceErr != nil {
+			stopServing()
+		}
+	})
+	running.Go(func() {
+		if callersErr = p.callers.Run(background); callersErr != nil {
 			stopServing()
 		}
 	})
@@ -144,7 +161,7 @@ func (p *parts) run(ctx context.Context) error {
 	stopBackground()
 	running.Wait()
 	p.pipeline.Close()
-	return errors.Join(err, sourceErr)
+	return errors.Join(err, sourceErr, callersErr)
 }
 
 // logTransition says what happens to a backend, by its name in the chains.

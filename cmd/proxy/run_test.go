@@ -104,8 +104,8 @@ func start(t *testing.T, args ...string) (at listening, terminate func(), code <
 		exit <- run(ctx, args, io.Discard, stderr)
 		stderr.Close()
 	}()
-	t.Cleanup(func() { cancel(); <-ended })
 	found, drained := make(chan listening, 1), make(chan struct{})
+	t.Cleanup(func() { cancel(); <-ended; <-drained })
 	go func() {
 		defer close(drained)
 		for lines := bufio.NewScanner(logs); lines.Scan(); {
@@ -115,7 +115,6 @@ func start(t *testing.T, args ...string) (at listening, terminate func(), code <
 			}
 		}
 	}()
-	t.Cleanup(func() { <-drained })
 	select {
 	case at = <-found:
 	case <-ended:
