@@ -12,7 +12,7 @@ import (
 
 const (
 	// plainRead and plainWrite are the buffers of a connection. The second is held only while a request is written.
-	plainRead, plainWrite = 4 << 10, 4 << 10
+	plainRead, plainWrite = 2 << 10, 4 << 10
 	// maxInformational is how many 1xx answers may come before the one that counts.
 	maxInformational = 5
 )

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// readSize is the room for one read of a stream. Two of them go back and forth between reader and writer.
+	// readSize is the room for one read of a stream. A stream that waits holds one of them.
 	readSize = 2 << 10
 	// errorBodyLimit and errorBodyWait bound what is read of an answer that is no success: its status alone tells much.
 	errorBodyLimit = 1 << 20
@@ -57,8 +57,6 @@ type upstream struct {
 	fault     func(panicked any)                  // reports a fault of ours
 
 	parts  chan part
-	free   chan []byte
-	made   int // buffers in circulation
 	ctx    context.Context
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when nobody takes parts any more and the rest is to be drained
@@ -73,7 +71,6 @@ var buffers = sync.Pool{New: func() any { return new([readSize]byte) }}
 // start sends the request. The running goroutine is counted in background.
 func (u *upstream) start(background *sync.WaitGroup) {
 	u.parts = make(chan part, 1)
-	u.free = make(chan []byte, 2)
 	u.ended = make(chan struct{})
 	u.ctx, u.cancel = context.WithCancel(context.Background())
 	background.Go(u.run)
@@ -81,18 +78,6 @@ func (u *upstream) start(background *sync.WaitGroup) {
 
 // abandon ends the request: the backend sees its caller leave.
 func (u *upstream) abandon() { u.cancel() }
-
-// shelve puts the buffers that are not in use back for others.
-func (u *upstream) shelve() {
-	for {
-		select {
-		case buf := <-u.free:
-			buffers.Put((*[readSize]byte)(buf[:readSize]))
-		default:
-			return
-		}
-	}
-}
 
 // drain lets the reader look for the end of an answer that is complete, briefly, so that the connection can be used again.
 func (u *upstream) drain() {
@@ -102,15 +87,13 @@ func (u *upstream) drain() {
 
 // recycle gives back the data of a part of a stream.
 func (u *upstream) recycle(data []byte) {
-	select {
-	case u.free <- data[:0]:
-	default:
+	if cap(data) >= readSize {
+		buffers.Put((*[readSize]byte)(data[:readSize]))
 	}
 }
 
 func (u *upstream) run() {
 	defer u.cancel()
-	defer u.shelve()
 	defer func() {
 		// What one backend sends must not end the process for all others.
 		if panicked := recover(); panicked != nil {
@@ -211,7 +194,7 @@ func (u *upstream) read(first part, body io.Reader) {
 	}
 	first.whole = true
 	first.data, first.err = u.readWhole(buf[:n], err, body, first.resp.ContentLength)
-	buffers.Put((*[readSize]byte)(buf))
+	u.recycle(buf)
 	u.send(first)
 }
 
@@ -236,13 +219,14 @@ func (u *upstream) readWhole(prefix []byte, err error, body io.Reader, length in
 func (u *upstream) stream(p part, body io.Reader) {
 	for {
 		more := p.err == nil
-		if !u.send(p) || !more {
+		if !u.send(p) {
+			u.recycle(p.data)
+			break
+		}
+		if !more {
 			break
 		}
 		buf := u.buffer()
-		if buf == nil {
-			break
-		}
 		n, err := body.Read(buf)
 		p = part{data: buf[:n], err: err}
 	}
@@ -250,22 +234,5 @@ func (u *upstream) stream(p part, body io.Reader) {
 	_, _ = io.CopyN(io.Discard, body, drainLimit)
 }
 
-// buffer returns one to read into; nil when nobody takes parts any more.
-func (u *upstream) buffer() []byte {
-	select {
-	case buf := <-u.free:
-		return buf[:readSize]
-	default:
-	}
-	if u.made < cap(u.free) {
-		u.made++
-		return buffers.Get().(*[readSize]byte)[:]
-	}
-	select {
-	case buf := <-u.free:
-		return buf[:readSize]
-	case <-u.ctx.Done():
-	case <-u.ended:
-	}
-	return nil
-}
+// buffer returns one to read into. Three are in use at most: one is read into, one waits to be taken, one is relayed.
+func (u *upstream) buffer() []byte { return buffers.Get().(*[readSize]byte)[:] }
