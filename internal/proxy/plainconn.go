@@ -57,6 +57,7 @@ func (c *plainConn) roundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errors.Join(errWrite, err)
 	}
 	again := errWrite == nil && !resp.Close && resp.StatusCode != http.StatusSwitchingProtocols
+	resp.Request = nil // a stream may last; its request need not
 	resp.Body = &plainBody{body: resp.Body, conn: c, stop: stop, again: again}
 	return resp, nil
 }

@@ -41,6 +41,12 @@ func read(x *exchange) *failure {
 	return nil
 }
 
+// forget gives up the body of a request that goes to no other backend any more: its answer may take long.
+func (x *exchange) forget() {
+	x.body = nil
+	x.lease.release()
+}
+
 func (p *Proxy) readBody(r *http.Request, l *lease) ([]byte, error) {
 	body, closeBody, err := decoder(r.Header.Values("Content-Encoding"), r.Body, p.cfg.MaxBody)
 	if err != nil {

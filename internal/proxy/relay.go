@@ -162,6 +162,7 @@ func (a *attempt) firstToken() {
 		return // the answer is whole or nothing: its limits stay
 	}
 	a.started()
+	a.x.forget()
 	a.limitSilence(a.heard)
 }
 

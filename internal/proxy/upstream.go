@@ -102,6 +102,7 @@ func (u *upstream) run() {
 		}
 	}()
 	resp, err := u.roundTrip()
+	u.request = nil // it holds the body, and nothing is sent again from here on
 	if err != nil {
 		u.send(part{err: err})
 		return
