@@ -7,5 +7,6 @@
 //
 // pipeline.go shows the stages of a request, outermost first, each in a file of its own. outcome.go is the one table of
 // how an attempt can end and what follows. caller.go is the only place that writes to a caller, on the goroutine of the
-// request; upstream.go is the only goroutine beside it: one per attempt, which reads from the backend.
+// request; upstream.go is the only goroutine beside it: one per attempt, which reads from the backend. plain.go is its
+// client for small requests without TLS; http.Transport is the one for all others.
 package proxy

@@ -153,31 +153,45 @@ func TestStreamsOutliveTheWriteTimeout(t *testing.T) {
 	}
 }
 
+// sizes are requests of which plain takes the first and http.Transport the second.
+var sizes = map[string]string{
+	"a small request": unary,
+	"a large request": `{"model":"ns/m","messages":["` + strings.Repeat("x", 100<<10) + `"]}`,
+}
+
 func TestReusedConnectionThatDied(t *testing.T) {
-	a := newUpstream(t, func(n int, w *wire) {
-		w.send(status(200, "", whole))
-		if n == 0 {
-			<-w.gone // the next request has begun to arrive: it gets no answer
-		}
-	})
-	b := says(t, status(200, "", whole))
-	r := newRig(t, newRoute(a, b))
-	for range 2 {
-		got := r.post(unary, "Idempotency-Key", "x")
-		if got.status != 200 || got.header.Get("X-Spillway-Backend") != "a" || got.header.Get("X-Spillway-Attempts") != "1" {
-			t.Fatalf("answer %+v", got)
-		}
-	}
-	if a.count() != 2 || learnedBy(r.breakers, "a") != clean {
-		t.Errorf("a was asked %d times, breaker %+v", a.count(), learnedBy(r.breakers, "a"))
+	for name, body := range sizes {
+		t.Run(name, func(t *testing.T) {
+			a := newUpstream(t, func(n int, w *wire) {
+				w.send(status(200, "", whole))
+				if n == 0 {
+					<-w.gone // the next request has begun to arrive: it gets no answer
+				}
+			})
+			b := says(t, status(200, "", whole))
+			r := newRig(t, newRoute(a, b))
+			for range 2 {
+				got := r.post(body, "Idempotency-Key", "x")
+				if got.status != 200 || got.header.Get("X-Spillway-Backend") != "a" || got.header.Get("X-Spillway-Attempts") != "1" {
+					t.Fatalf("answer %+v", got)
+				}
+			}
+			if a.count() != 2 || learnedBy(r.breakers, "a") != clean {
+				t.Errorf("a was asked %d times, breaker %+v", a.count(), learnedBy(r.breakers, "a"))
+			}
+		})
 	}
 }
 
 func TestFreshConnectionThatDiedIsNotReplayed(t *testing.T) {
-	a, b := says(t), says(t, status(200, "", whole))
-	r := newRig(t, newRoute(a, b))
-	if got := r.post(unary, "Idempotency-Key", "x"); got.header.Get("X-Spillway-Backend") != "b" || a.count() != 1 {
-		t.Errorf("a was asked %d times, answer %+v", a.count(), got)
+	for name, body := range sizes {
+		t.Run(name, func(t *testing.T) {
+			a, b := says(t), says(t, status(200, "", whole))
+			r := newRig(t, newRoute(a, b))
+			if got := r.post(body, "Idempotency-Key", "x"); got.header.Get("X-Spillway-Backend") != "b" || a.count() != 1 {
+				t.Errorf("a was asked %d times, answer %+v", a.count(), got)
+			}
+		})
 	}
 }
 
