@@ -43,7 +43,8 @@ func (b *Backend) Stats(ctx context.Context) (stats BackendStats, err error) {
 	return stats, err
 }
 
-var loopbackAddr = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+// listeningOn is how a simulated backend says its address.
+var listeningOn = regexp.MustCompile(`listening on http://(127\.0\.0\.1:\d+)`)
 
 func (s *Stack) startBackends(ctx context.Context) error {
 	for name, listen := range s.Options.Backends {
@@ -52,8 +53,8 @@ func (s *Stack) startBackends(ctx context.Context) error {
 		process, err := start(spec{name: name, path: s.binary("simbackend"), logDir: s.logs(),
 			args: []string{"--name", name, "--listen", listen, "--tokens", strconv.Itoa(s.Tokens)},
 			onLine: func(line []byte) {
-				if addr := loopbackAddr.Find(line); b.Addr == "" && addr != nil {
-					b.Addr = string(addr)
+				if said := listeningOn.FindSubmatch(line); b.Addr == "" && said != nil {
+					b.Addr = string(said[1])
 					close(listening)
 				}
 			}})

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -21,6 +22,8 @@ type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the program has ended
 	err  error         // how it ended; read after done
+
+	killed atomic.Bool // by Kill
 }
 
 // spec says how to start a Process. A program that is given onLine has it called with each whole line of its output.
@@ -71,14 +74,14 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Stop asks the program to end and waits for it. A program that needs longer than grace is killed, and that is an error,
-// as is an exit code other than 0.
+// as is an exit code other than 0, unless it was killed before.
 func (p *Process) Stop(grace time.Duration) error {
 	if p.Running() {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails only where the program has just ended
 	}
 	select {
 	case <-p.done:
-		if p.err != nil {
+		if p.err != nil && !p.killed.Load() {
 			return fmt.Errorf("%s ended with an error (%w); its last words:\n%s", p.Name, p.err, p.tail())
 		}
 		return nil
@@ -90,6 +93,7 @@ func (p *Process) Stop(grace time.Duration) error {
 
 // Kill ends the program without warning and waits for it.
 func (p *Process) Kill() {
+	p.killed.Store(true)
 	_ = p.cmd.Process.Kill() // fails only where the program has just ended
 	<-p.done
 }
