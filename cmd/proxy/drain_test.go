@@ -82,7 +82,6 @@ func TestDrainEndsWhatDoesNotEnd(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			arrived := make(chan struct{}, 1)
 			backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
@@ -149,7 +148,6 @@ func TestDrainEndsWhatDoesNotEnd(t *testing.T) {
 }
 
 func TestDrainServesWhatComes(t *testing.T) {
-	t.Parallel()
 	release := make(chan struct{})
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if body, _ := io.ReadAll(r.Body); !strings.Contains(string(body), `"stream":true`) {
