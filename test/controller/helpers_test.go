@@ -76,6 +76,14 @@ func (w world) entry(ctx context.Context, name string) *table.Route {
 	return nil
 }
 
+// entryUID is the UID of the published entry of a route.
+func (w world) entryUID(ctx context.Context, name string) string {
+	if e := w.entry(ctx, name); e != nil {
+		return e.UID
+	}
+	return ""
+}
+
 // proxy is a proxy that the test plays.
 type proxy struct {
 	w        world
@@ -146,8 +154,8 @@ func notes(ctx context.Context, o client.Object) func() []string {
 	}
 }
 
-// stored makes a route that breaks the schema of today, as one does that was stored under an older one.
-func (w world) stored(ctx context.Context, name string) *unstructured.Unstructured {
+// stored makes routes with these specs that break the schema of today, as those do that were stored under an older one.
+func (w world) stored(ctx context.Context, specs map[string]map[string]any) map[string]*unstructured.Unstructured {
 	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "llmroutes." + v1alpha1.Group}}
 	strict := get(ctx, crd).Spec.Versions[0].Schema
 	set := func(schema *apiextensionsv1.CustomResourceValidation) {
@@ -155,12 +163,17 @@ func (w world) stored(ctx context.Context, name string) *unstructured.Unstructur
 		Expect(admin.Update(ctx, crd)).To(Succeed())
 	}
 	set(&apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)}})
-	raw := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "LLMRoute",
-		"metadata": map[string]any{"namespace": w.team, "name": name},
-		"spec":     map[string]any{"chain": "not a list", "retry": map[string]any{"attempts": "many"}},
-	}}
-	Eventually(func() error { return admin.Create(ctx, raw) }).Should(Succeed()) // the schema takes a moment
+	made := map[string]*unstructured.Unstructured{}
+	for name, spec := range specs {
+		made[name] = &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": v1alpha1.GroupVersion.String(), "kind": "LLMRoute",
+			"metadata": map[string]any{"namespace": w.team, "name": name}, "spec": spec,
+		}}
+		Eventually(func() error { return admin.Create(ctx, made[name]) }).Should(Succeed()) // the schema takes a moment
+	}
 	set(strict)
-	return raw
+	Eventually(func() error { // that one, too
+		return admin.Create(ctx, &v1alpha1.LLMRoute{ObjectMeta: metav1.ObjectMeta{Namespace: w.team, Name: "empty"}}, client.DryRunAll)
+	}).ShouldNot(Succeed())
+	return made
 }

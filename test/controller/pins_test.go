@@ -71,6 +71,25 @@ var _ = Describe("A pin", func() {
 		Eventually(active(first)).Should(Equal("True/Active"))
 	})
 
+	It("that was made or edited to have ended long ago stays for its retention", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.route(ctx, "default")
+		w.start(ctx, hooks{options: func(o *controller.Options) { o.PinRetention = 5 * time.Second }})
+		past := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
+		made := w.pin(ctx, "made", "hosted", func(s *v1alpha1.BackendPinSpec) { s.ExpiresAt = &past })
+		edited := w.pin(ctx, "edited", "hosted")
+		phase := func(pin *v1alpha1.BackendPin) func() v1alpha1.PinPhase {
+			return func() v1alpha1.PinPhase { return get(ctx, pin).Status.Phase }
+		}
+		Eventually(phase(edited)).Should(Equal(v1alpha1.PinActive))
+		edit(ctx, edited, func() { edited.Spec.Duration, edited.Spec.ExpiresAt = "", &past })
+		for _, pin := range []*v1alpha1.BackendPin{made, edited} {
+			Eventually(phase(pin)).Should(Equal(v1alpha1.PinExpired))
+			Eventually(func() bool { return apierrors.IsNotFound(admin.Get(ctx, client.ObjectKeyFromObject(pin), pin)) }).Should(BeTrue())
+			Expect(time.Since(pin.CreationTimestamp.Time)).To(BeNumerically(">=", 5*time.Second), pin.Name)
+		}
+	})
+
 	It("that lasts too long is rejected and never in the table", func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.route(ctx, "default")

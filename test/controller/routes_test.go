@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -132,8 +133,17 @@ var _ = Describe("Status of a route", func() {
 		half := w.route(ctx, "half", func(r *v1alpha1.LLMRoute) {
 			r.Spec.Chain[0].Auth = &v1alpha1.BackendAuth{SecretRef: v1alpha1.SecretKeyRef{Name: "absent", Key: "token"}}
 		})
-		odd := w.stored(ctx, "odd")
-		w.start(ctx, hooks{})
+		url := "http://tower.example/v1"
+		odd := w.stored(ctx, map[string]map[string]any{
+			"no-list":   {"chain": "not a list", "retry": map[string]any{"attempts": "many"}},
+			"no-spec":   nil,
+			"no-name":   {"chain": []any{map[string]any{"url": url}}},
+			"long-name": {"chain": []any{map[string]any{"name": strings.Repeat("x", 80), "url": url}}},
+			"two-names": {"chain": []any{map[string]any{"name": "x", "url": url}, map[string]any{"name": "x", "url": url}}},
+			"no-url":    {"chain": []any{map[string]any{"name": "x", "url": "http://[::1"}}},
+			"no-time":   {"chain": []any{map[string]any{"name": "x", "url": url}}, "timeouts": map[string]any{"request": "abc"}},
+		})
+		m := w.start(ctx, hooks{})
 		for _, name := range []string{"a", "b", "c", "half"} {
 			Eventually(func() *table.Route { return w.entry(ctx, name) }).ShouldNot(BeNil(), name)
 		}
@@ -143,14 +153,59 @@ var _ = Describe("Status of a route", func() {
 		Expect(refs.Reason).To(Equal("SecretNotFound"))
 		Expect(refs.Message).To(And(ContainSubstring("PartiallyResolved: 1 of 2"), ContainSubstring("absent")))
 		Expect(half.Status.Backends[0].State).To(Equal(v1alpha1.BackendExcluded))
-		Eventually(func() any {
-			told, _, err := unstructured.NestedSlice(get(ctx, odd).Object, "status", "conditions")
-			Expect(err).NotTo(HaveOccurred())
-			return told
-		}).Should(ContainElement(And(HaveKeyWithValue("type", "Accepted"), HaveKeyWithValue("status", "False"))))
+		for name, object := range odd {
+			Eventually(func() any {
+				told, _, err := unstructured.NestedSlice(get(ctx, object).Object, "status", "conditions")
+				Expect(err).NotTo(HaveOccurred())
+				return told
+			}).Should(ContainElement(And(HaveKeyWithValue("type", "Accepted"), HaveKeyWithValue("status", "False"))), name)
+		}
+		settled := m.settled()
+		Consistently(m.writes.Load, "2s").Should(Equal(settled), "a status is refused again and again")
 		good := &v1alpha1.LLMRoute{ObjectMeta: metav1.ObjectMeta{Namespace: w.team, Name: "a"}}
 		edit(ctx, good, func() { good.Spec.Chain[0].Model = "changed" })
 		Eventually(func() string { return w.entry(ctx, "a").Chain[0].Model }).Should(Equal("changed"))
+	})
+
+	It("of one that is made again at once speaks of the new one", func(ctx context.Context) {
+		w := newWorld(ctx)
+		r := w.route(ctx, "default")
+		w.start(ctx, hooks{})
+		Eventually(func() *table.Route { return w.entry(ctx, "default") }).ShouldNot(BeNil())
+		p := &proxy{w: w, name: "proxy-1"}
+		p.report(ctx)
+		Eventually(routeState(ctx, r)).Should(HaveSuffix("ready=True/Ready"))
+		for range 20 { // some of these fall into one compile, most into one second
+			was := r.UID
+			Expect(admin.Delete(ctx, r)).To(Succeed())
+			r = w.route(ctx, "default")
+			Eventually(func() string { return w.entryUID(ctx, "default") }).Should(Equal(string(r.UID)))
+			Expect(r.UID).NotTo(Equal(was))
+		}
+		Eventually(routeState(ctx, r)).Should(And(ContainSubstring("proxies=0/1"), HaveSuffix("ready=False/Pending")))
+		Consistently(routeState(ctx, r), "1500ms").Should(HaveSuffix("ready=False/Pending"), "the proxy still has the table of a route before")
+		p.report(ctx)
+		Eventually(routeState(ctx, r)).Should(HaveSuffix("ready=True/Ready"))
+	})
+
+	It("tells of each backend that opens in one moment", func(ctx context.Context) {
+		w := newWorld(ctx)
+		r := w.route(ctx, "default")
+		w.start(ctx, hooks{})
+		Eventually(func() *table.Route { return w.entry(ctx, "default") }).ShouldNot(BeNil())
+		p := &proxy{w: w, name: "proxy-1"}
+		for _, b := range w.entry(ctx, "default").Chain {
+			p.breakers = append(p.breakers, opened(b.ID, v1alpha1.BackendSaturated, 1, 15*time.Minute))
+		}
+		p.report(ctx)
+		Eventually(notes(ctx, r)).Should(ConsistOf(
+			HavePrefix("BackendSaturated: tower went quiet"), HavePrefix("BackendSaturated: hosted went quiet"), HavePrefix("AllBackendsOpen: ")))
+		for i := range p.breakers {
+			p.breakers[i] = v1alpha1.BreakerReport{ID: p.breakers[i].ID, State: v1alpha1.BackendClosed, Epoch: 2}
+		}
+		p.report(ctx)
+		Eventually(notes(ctx, r)).Should(ContainElements(
+			"BackendRecovered: tower is well again; tower serves", "BackendRecovered: hosted is well again; tower serves"))
 	})
 
 	It("hands a model to the next claimant when the winner goes", func(ctx context.Context) {
