@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
 )
@@ -41,7 +42,7 @@ var _ = Describe("The columns", func() {
 				Type: string(v1alpha1.ConditionReady), Status: metav1.ConditionTrue, Reason: string(v1alpha1.ReasonReady), LastTransitionTime: until,
 			}},
 		}
-		Expect(manager().Status().Update(ctx, route)).To(Succeed())
+		Expect(manager().Status().Patch(ctx, route, client.Merge)).To(Succeed())
 		names, wide, cells := printed(ctx, "llmroutes", namespace, "columns")
 		Expect(names).To(Equal([]string{"Name", "Model", "State", "Serving", "Pinned", "Proxies", "Ready", "Age"}))
 		Expect(wide).To(Equal([]string{"Chain", "Retry", "Reason"}))
@@ -60,7 +61,7 @@ var _ = Describe("The columns", func() {
 			ObservedGeneration: 1, Phase: v1alpha1.PinActive, StartsAt: &until, ExpiresAt: &until,
 			MatchedRoutes: 1, Routes: []string{"default"}, Scope: "default",
 		}
-		Expect(manager().Status().Update(ctx, pin)).To(Succeed())
+		Expect(manager().Status().Patch(ctx, pin, client.Merge)).To(Succeed())
 		names, wide, cells := printed(ctx, "backendpins", namespace, "columns")
 		Expect(names).To(Equal([]string{"Name", "Backend", "Mode", "Routes", "Phase", "Expires", "By", "Reason", "Age"}))
 		Expect(wide).To(BeEmpty())

@@ -103,7 +103,7 @@ var _ = Describe("The annotation pinned-by", func() {
 
 		By("keeping the name when the manager writes status")
 		pin.Status.Phase = v1alpha1.PinActive
-		Expect(manager().Status().Update(ctx, pin)).To(Succeed())
+		Expect(manager().Status().Patch(ctx, pin, client.Merge)).To(Succeed())
 		Expect(pin.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationPinnedBy, "gamer"))
 
 		By("naming who changes the spec")
