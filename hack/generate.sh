@@ -15,5 +15,6 @@ gen rbac:roleName=spillway-proxy-auth,fileName=role.yaml paths=./internal/caller
 # What the chart says in the words of config/, and the table of values in its README.
 go run ./hack/chart
 
-# The pages of docs/ that are made from declarations in the code.
+# The pages of docs/ that are made from declarations in the code, and the reference of the API.
 go run ./hack/docs
+go run ./hack/apidocs
