@@ -6,51 +6,20 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/yaml"
 
 	"github.com/spillway-dev/spillway/internal/telemetry"
 )
 
-// declarations collects what is registered, to ask for names and labels.
-type declarations struct {
-	prometheus.Registerer
-	labels map[string][]string // by the metric's name
-}
-
-var description = regexp.MustCompile(`fqName: "([^"]*)".*variableLabels: \{([^}]*)\}`)
-
-func (d *declarations) MustRegister(collectors ...prometheus.Collector) {
-	for _, collector := range collectors {
-		ch := make(chan *prometheus.Desc)
-		go func() {
-			collector.Describe(ch)
-			close(ch)
-		}()
-		for desc := range ch {
-			// A Desc tells its name and labels in its text only.
-			if found := description.FindStringSubmatch(desc.String()); found != nil {
-				d.labels[found[1]] = strings.Split(found[2], ",")
-			}
-		}
-	}
-}
-
 // declared returns the labels of every metric of both programs.
-func declared(t *testing.T) map[string][]string {
-	t.Helper()
-	d := &declarations{labels: map[string][]string{}}
-	telemetry.NewProxy(d)
-	telemetry.NewTable(d)
-	telemetry.NewManager(d)
-	d.MustRegister(&telemetry.StateCollector{})
-	if len(d.labels) < 20 {
-		t.Fatalf("only %d metrics were found: has the text of a Desc changed?", len(d.labels))
+func declared() map[string][]string {
+	labels := map[string][]string{}
+	for _, metric := range telemetry.Metrics() {
+		labels[metric.Name] = metric.Labels
 	}
-	return d.labels
+	return labels
 }
 
 var (
@@ -99,7 +68,7 @@ func TestMetricsOfAlertsAreDeclared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known, alerts := declared(t), 0
+	known, alerts := declared(), 0
 	for _, group := range rules.Groups {
 		for _, rule := range group.Rules {
 			alerts++
@@ -168,7 +137,7 @@ func TestMetricsOfDashboardAreDeclared(t *testing.T) {
 	if len(dashboard.Panels) == 0 || len(expressions) <= len(dashboard.Panels) {
 		t.Fatal("no panels or no expressions were found")
 	}
-	known := declared(t)
+	known := declared()
 	for where, expression := range expressions {
 		if unknown := undeclared(known, expression); unknown != nil {
 			t.Errorf("%s names what no program exposes: %q", where, unknown)
@@ -179,7 +148,7 @@ func TestMetricsOfDashboardAreDeclared(t *testing.T) {
 func TestMetricOfAutoscalingIsDeclared(t *testing.T) {
 	text := newHelm(t, "").render(t, "--show-only", "templates/proxy-autoscaling.yaml",
 		"--set", "proxy.autoscaling.enabled=true,proxy.autoscaling.metric=inFlight")
-	if unknown := undeclared(declared(t), text); unknown != nil || !ours.MatchString(text) {
+	if unknown := undeclared(declared(), text); unknown != nil || !ours.MatchString(text) {
 		t.Errorf("it names what no program exposes, %q:\n%s", unknown, text)
 	}
 }

@@ -29,6 +29,7 @@ func TestSchemaRefuses(t *testing.T) {
 		"a port that is none":                    {"proxy.service.port=70000", "/proxy/service/port"},
 		"an unknown measure of load":             {"proxy.autoscaling.metric=memory", "/proxy/autoscaling/metric"},
 		"an unknown kind of callers":             {"proxy.callerAuth.mode=basic", "/proxy/callerAuth/mode"},
+		"a collector without a scheme":           {"proxy.tracing.endpoint=collector:4318", "/proxy/tracing/endpoint"},
 		"a short digest":                         {"proxy.digest=sha256:abc", "/proxy/digest"},
 		"a flag that is none":                    {"proxy.extraArgs={debug}", "/proxy/extraArgs/0"},
 		"a pinner without subjects":              {"pinners[0].namespace=a", "subjects"},
