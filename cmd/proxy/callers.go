@@ -47,31 +47,29 @@ func (c *callerSettings) addAudiences(text string) error {
 
 // check refuses combinations that make no sense. standalone says that there is no cluster.
 func (c *callerSettings) check(standalone bool) error {
-	keys, keySources := c.auth == callerAuthKeys, 0
-	for _, source := range []string{c.keysSecret, c.keysDir} {
-		if source != "" {
-			keySources++
+	off, kubernetes, keys := c.auth == callerAuthOff, c.auth == callerAuthKubernetes, c.auth == callerAuthKeys
+	fromSecret, fromFolder, fromAnywhere := c.keysSecret != "", c.keysDir != "", c.keysSecret+c.keysDir != ""
+	misnamed := fromSecret && !isSecretName(c.keysSecret)
+	for _, rule := range []struct {
+		broken  bool
+		message string
+	}{
+		{!(off || kubernetes || keys), "--caller-auth: give off, kubernetes or keys"},
+		{!kubernetes && len(c.audiences) > 0, "--caller-audience is for --caller-auth=kubernetes"},
+		{!keys && fromAnywhere, "--caller-keys-secret and --caller-keys-dir are for --caller-auth=keys"},
+		{keys && fromSecret == fromFolder, "--caller-auth=keys needs one of --caller-keys-secret and --caller-keys-dir"},
+		{standalone && kubernetes, "--caller-auth=kubernetes needs a cluster, and --manifests runs without one: give --caller-auth=keys"},
+		{standalone && fromSecret, "--caller-keys-secret needs a cluster, and --manifests runs without one: give --caller-keys-dir"},
+		{misnamed, "--caller-keys-secret: this is not the name of a Secret"},
+	} {
+		if rule.broken {
+			return usagef("%s", rule.message)
 		}
-	}
-	switch {
-	case c.auth != callerAuthOff && c.auth != callerAuthKubernetes && !keys:
-		return usagef("--caller-auth is %q: give off, kubernetes or keys", c.auth)
-	case len(c.audiences) > 0 && c.auth != callerAuthKubernetes:
-		return usagef("--caller-audience is for --caller-auth=kubernetes")
-	case keySources > 0 && !keys:
-		return usagef("--caller-keys-secret and --caller-keys-dir are for --caller-auth=keys")
-	case keys && keySources != 1:
-		return usagef("--caller-auth=keys needs one of --caller-keys-secret and --caller-keys-dir")
-	case standalone && c.auth == callerAuthKubernetes:
-		return usagef("--caller-auth=kubernetes needs a cluster, and --manifests runs without one: give --caller-auth=keys")
-	case standalone && c.keysSecret != "":
-		return usagef("--caller-keys-secret needs a cluster, and --manifests runs without one: give --caller-keys-dir")
-	}
-	if problems := validation.IsDNS1123Subdomain(c.keysSecret); c.keysSecret != "" && len(problems) > 0 {
-		return usagef("--caller-keys-secret: %q names no Secret (%s)", c.keysSecret, problems[0])
 	}
 	return nil
 }
+
+func isSecretName(name string) bool { return len(validation.IsDNS1123Subdomain(name)) == 0 }
 
 // callers says who may call.
 type callers interface {

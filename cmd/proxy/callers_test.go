@@ -29,7 +29,7 @@ func TestUsageOfCallerAuth(t *testing.T) {
 		"keys from nowhere":                   {standalone("--caller-auth", "keys"), 2, "needs one of"},
 		"keys from two places":                {cluster("--caller-auth", "keys", "--caller-keys-secret", "a", "--caller-keys-dir", dir), 2, "needs one of"},
 		"keys from a Secret without cluster":  {standalone("--caller-auth", "keys", "--caller-keys-secret", "a"), 2, "give --caller-keys-dir"},
-		"keys from a Secret that is none":     {cluster("--caller-auth", "keys", "--caller-keys-secret", "A_B"), 2, "names no Secret"},
+		"keys from a Secret that is none":     {cluster("--caller-auth", "keys", "--caller-keys-secret", "A_B"), 2, "not the name of a Secret"},
 		"keys from a folder that is not here": {standalone("--caller-auth", "keys", "--caller-keys-dir", dir+"/none"), 2, "--caller-keys-dir"},
 		"keys, and nobody wants them":         {standalone("--caller-keys-dir", dir), 2, "are for --caller-auth=keys"},
 		"an audience, and nobody asks":        {standalone("--caller-audience", "a, b"), 2, "is for --caller-auth=kubernetes"},

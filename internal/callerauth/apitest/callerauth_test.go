@@ -201,7 +201,9 @@ func writeKeys(ctx context.Context, keys map[string]string) {
 	object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: keysSecret}, StringData: keys}
 	ctx = unlogged(ctx)
 	if err := admin.Create(ctx, object); err == nil {
-		DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(admin.Delete(unlogged(ctx), object))).To(Succeed()) })
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(client.IgnoreNotFound(admin.Delete(unlogged(ctx), object))).To(Succeed())
+		})
 		return
 	}
 	object.Data, object.StringData = map[string][]byte{}, nil
