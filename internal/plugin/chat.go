@@ -135,8 +135,9 @@ func (c *conversation) turn(ctx context.Context, prompt string) error {
 	if err != nil {
 		return c.explain(ctx, err)
 	}
+	defer response.Body.Close()
 	reader := stream.Open(ctx, response, stream.Options{Idle: c.idle})
-	defer reader.Close()
+	defer func() { _ = reader.Close() }() // it closes the body, whose end is known by then
 	view.headers(response.Header)
 	for {
 		event, err := reader.Next()

@@ -119,7 +119,7 @@ func (p podPort) open(ctx context.Context, config *rest.Config) (address string,
 	go func() { ended <- forwarder.ForwardPorts() }()
 	stop = func() {
 		close(quit)
-		<-ended
+		_ = <-ended // how it ended matters to nobody any more
 	}
 	select {
 	case <-ready:

@@ -63,6 +63,9 @@ func (m moment) distance(t time.Time) string {
 // span is a length of time in the units that matter: "45s", "15m", "1h45m", "26h", "7d".
 func span(d time.Duration) string {
 	const day = 24 * time.Hour
+	if d >= time.Minute {
+		d = d.Round(time.Minute) // 3h that began a moment ago are still 3h
+	}
 	switch {
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", d/time.Second)
