@@ -58,6 +58,13 @@ image: ## Write the images of manager and proxy to bin/images, without Docker, f
 	$(GO) run -C hack/image . -version $(VERSION) -arch $(ARCH) -out $(CURDIR)/bin/images \
 		$(CURDIR)/bin/linux-$(ARCH)/manager $(CURDIR)/bin/linux-$(ARCH)/proxy
 
+# A chart's version must be a semantic one, which a commit is not.
+CHART_VERSION ?= $(shell echo '$(VERSION)' | sed -E 's/^v//; /^[0-9]+\.[0-9]+\.[0-9]+([-+].*)?$$/! s/^/0.0.0-g/')
+
+.PHONY: chart
+chart: ## Write the chart to bin/charts, for the images that "make image" writes for the same VERSION.
+	@$(WITH_HELM) $$HELM package charts/spillway --destination bin/charts --version $(CHART_VERSION) --app-version $(VERSION)
+
 .PHONY: generate
 generate: ## Write what is generated from the API types, and the chart's part that is said elsewhere.
 	hack/generate.sh

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -260,14 +259,7 @@ func (c *cluster) podsAreRestricted(t *testing.T) {
 		if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, deployment); err != nil {
 			t.Fatal(err)
 		}
-		template, _, err := unstructured.NestedMap(deployment.Object, "spec", "template")
-		if err != nil {
-			t.Fatal(err)
-		}
-		pod := &corev1.Pod{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(template, pod); err != nil {
-			t.Fatal(err)
-		}
+		pod := podOf(t, deployment)
 		pod.Name, pod.Namespace = name, namespace
 		if err := c.Create(t.Context(), pod, client.DryRunAll); err != nil {
 			t.Errorf("the Pod of %s: %v", name, err)
