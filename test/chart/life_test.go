@@ -112,6 +112,14 @@ func TestLife(t *testing.T) {
 			}
 			c.wantThere(t, "apps/v1", "Deployment", namespace, "spillway-proxy")
 		}},
+		{"a release of another name takes over the CRDs if it is told to", func(t *testing.T) {
+			c.helm.run(t, "uninstall", release, "--namespace", namespace)
+			if _, err := c.helm.try(t.Context(), "install", "another", chartDir(), "--namespace", "outside"); err == nil {
+				t.Error("it does so without being told")
+			}
+			c.helm.run(t, "install", "another", chartDir(), "--namespace", "outside", "--take-ownership")
+			c.wantRoute(t, "after", true)
+		}},
 	} {
 		if !t.Run(part.sentence, part.run) {
 			return // what comes next builds on it
