@@ -115,16 +115,20 @@ func (p podPort) open(ctx context.Context, config *rest.Config) (address string,
 	if err != nil {
 		return "", nil, err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- forwarder.ForwardPorts() }()
+	var failure error
+	ended := make(chan struct{})
+	go func() {
+		failure = forwarder.ForwardPorts()
+		close(ended)
+	}()
 	stop = func() {
 		close(quit)
-		_ = <-ended // how it ended matters to nobody any more
+		<-ended
 	}
 	select {
 	case <-ready:
-	case err := <-ended:
-		return "", nil, cmp.Or(err, errors.New("it ended at once"))
+	case <-ended:
+		return "", nil, cmp.Or(failure, errors.New("it ended at once"))
 	case <-ctx.Done():
 		stop()
 		return "", nil, ctx.Err()
