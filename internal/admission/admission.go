@@ -60,7 +60,7 @@ func (a *Admission) SetLive(n int) {
 
 // Apply takes a new table: buckets and slots that it names are kept, with what they hold, under the new limits; buckets
 // that it does not name go, and so do slots when their last user has left. It is made to be passed to
-// table.Store.OnSwap.
+// table.Store.Prepare.
 func (a *Admission) Apply(t *table.Table) {
 	bounds := boundsOf(t)
 	a.mu.Lock()

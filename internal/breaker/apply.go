@@ -102,7 +102,7 @@ func (c *config) merge(route *table.Route, b *table.Backend) {
 }
 
 // Apply takes a new table: the state of every id that it names is kept, under the new thresholds, cooldowns, groups and
-// pins; all others are dropped. It is made to be passed to table.Store.OnSwap.
+// pins; all others are dropped. It is made to be passed to table.Store.Prepare.
 func (r *Registry) Apply(t *table.Table) {
 	byID := configs(t) // the long part, outside of the lock
 	next := make(map[table.BackendID]*backend, len(byID))

@@ -39,7 +39,7 @@ func New(cfg Config) *Proxy {
 			cfg.Metrics.Transition(t.Namespace, name, string(t.To), string(t.Reason))
 		}
 	})
-	cfg.Store.OnSwap(p.apply)
+	cfg.Store.Prepare(p.apply)
 	return p
 }
 

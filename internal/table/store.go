@@ -14,6 +14,7 @@ type Store struct {
 	shards    [Shards]*Shard
 	revisions [Shards]Revision
 	ready     atomic.Bool
+	prepare   []func(*Table)
 	onSwap    []func(*Table)
 }
 
@@ -30,6 +31,16 @@ func (s *Store) Load() *Table { return s.current.Load() }
 // Ready says whether every shard has been read once, or a whole table was set.
 func (s *Store) Ready() bool { return s.ready.Load() }
 
+// Prepare registers f to be called with each new table just before it is live, in order and never concurrently: who loads
+// a table finds in place all that follows it, such as the breakers of its backends. It is called at once with the current
+// table.
+func (s *Store) Prepare(f func(*Table)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.prepare = append(s.prepare, f)
+	f(s.Load())
+}
+
 // OnSwap registers f to be called with each new table, after it is live, in order and never concurrently. It is called
 // at once with the current table.
 func (s *Store) OnSwap(f func(*Table)) {
@@ -43,7 +54,6 @@ func (s *Store) OnSwap(f func(*Table)) {
 func (s *Store) Set(t *Table) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ready.Store(true)
 	s.swap(t)
 }
 
@@ -63,7 +73,6 @@ func (s *Store) SetShard(index int, shard *Shard, revision Revision) (changed bo
 		}
 		routes = append(routes, sh.Routes...)
 	}
-	s.ready.Store(true)
 	s.swap(New(routes))
 	return true
 }
@@ -76,7 +85,11 @@ func (s *Store) Revisions() [Shards]Revision {
 }
 
 func (s *Store) swap(t *Table) {
+	for _, f := range s.prepare {
+		f(t)
+	}
 	s.current.Store(t)
+	s.ready.Store(true) // not before: the empty table of the start must not answer for it
 	for _, f := range s.onSwap {
 		f(t)
 	}

@@ -196,3 +196,26 @@ func BenchmarkByModel(b *testing.B) {
 		}
 	}
 }
+
+// What follows tables is in place before a request can meet the new one, and the first table is live before the store is
+// ready: else the first evidence on a new backend would count nowhere, and known models be answered with 404.
+func TestFollowersComeBeforeTheTableAndReadinessAfter(t *testing.T) {
+	store := NewStore()
+	next := New([]*Route{{Namespace: "a", Name: "b", Model: "m"}})
+	var order []string
+	note := func(who string) func(*Table) {
+		return func(given *Table) {
+			order = append(order, fmt.Sprintf("%s: given %d, live %d, ready %v", who, len(given.Routes()), len(store.Load().Routes()), store.Ready()))
+		}
+	}
+	store.OnSwap(note("swapped"))
+	store.Prepare(note("prepare"))
+	store.Set(next)
+	want := []string{
+		"swapped: given 0, live 0, ready false", "prepare: given 0, live 0, ready false",
+		"prepare: given 1, live 0, ready false", "swapped: given 1, live 1, ready true",
+	}
+	if diff := cmp.Diff(want, order); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
