@@ -1,3 +1,3 @@
 // Package docs tests what the pages for people claim, without a cluster: links lead somewhere, manifests compile, flags exist,
-// and Go in a page is an excerpt of an example that runs. It holds tests only.
+// Go is an excerpt of an example that runs, and the script of the standalone page serves. It holds tests only.
 package docs

@@ -2,7 +2,6 @@ package docs
 
 import (
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,28 +12,26 @@ var (
 	flagWord = regexp.MustCompile(`(?:^|[\s"'\[,])--([a-z][a-z-]*)`)
 	codeSpan = regexp.MustCompile("`(--[^`]+)`")
 	// runs is a command line, or a part of one, that begins with one of the two programs.
-	runs = regexp.MustCompile(`(?:^|[\s/="])(proxy|manager)\s+(--.*)$`)
+	runs = regexp.MustCompile(`(?:^|[\s/])(proxy|manager)\s+(--.*)$`)
 	// argument is a flag in a list of arguments of a container.
 	argument = regexp.MustCompile(`^\s*(?:- |command: \[|args: \[|extraArgs: \[)["']?--`)
 )
 
 // flagsOf asks the program itself.
-func flagsOf(t *testing.T, program string) map[string]bool {
+func flagsOf(t *testing.T, name string) map[string]bool {
 	t.Helper()
-	cmd := exec.Command("go", "run", "./cmd/"+program, "--help")
-	cmd.Dir = filepath.FromSlash(root)
-	out, _ := cmd.CombinedOutput() // help is an exit code of its own in one of them
+	out, _ := exec.Command(program(t, name), "--help").CombinedOutput() // help is an exit code of its own in one of them
 	flags := map[string]bool{}
 	for _, match := range declared.FindAllStringSubmatch(string(out), -1) {
 		flags[match[1]] = true
 	}
 	if len(flags) == 0 {
-		t.Fatalf("%s --help says nothing of flags: %s", program, out)
+		t.Fatalf("%s --help says nothing of flags: %s", name, out)
 	}
 	return flags
 }
 
-// foreign says whether a code span of flags alone is another program's: a page of the plugin, or one that names its tool.
+// foreign are the pages whose code spans of flags alone are another program's.
 var foreign = map[string]bool{
 	"docs/kubectl-spillway.md":                         true, // the plugin's own flags
 	"charts/spillway/README.md":                        true, // helm's
