@@ -48,6 +48,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	log := telemetry.NewLogger(stderr, s.logLevel)
 	klog.SetLogger(logr.FromSlogHandler(log.Handler()))
+	takeStandardLog(log)
 	err = serve(ctx, s, stdout, log)
 	var usage errUsage
 	switch {
