@@ -51,18 +51,32 @@ func (x *exchange) step(i int) (settled bool, f *failure) {
 	if !outcome.next() {
 		return true, x.settle(backend, &outcome)
 	}
-	x.reason = rules[outcome.Class].reason
+	x.next = rules[outcome.Class].reason
+	failingOver := x.follows(i)
 	if outcome.saturation() {
-		x.span.Saturated(backend.Name, i+1 < len(x.plan.Steps))
+		x.span.Saturated(backend.Name, failingOver)
 	}
 	x.caller.say(stream.Heartbeat{State: outcome.state(), Backend: backend.Name,
-		FailingOver: i+1 < len(x.plan.Steps), Code: string(outcome.attemptCode())})
+		FailingOver: failingOver, Code: string(outcome.attemptCode())})
 	return false, nil
+}
+
+// follows says whether there is time and a backend for another attempt after step i.
+func (x *exchange) follows(i int) bool {
+	if x.budget.spent(time.Now()) {
+		return false
+	}
+	for _, step := range x.plan.Steps[i+1:] {
+		if !x.tooSmall(step.Backend) {
+			return true
+		}
+	}
+	return false
 }
 
 // spill goes on to the next backend without an attempt at this one.
 func (x *exchange) spill(reason string, why error) {
-	x.reason = reason
+	x.next = reason
 	x.full = x.full || isFull(why)
 }
 
@@ -92,7 +106,7 @@ func (x *exchange) ask(i int) (outcome Outcome, asked bool) {
 // announce tells a streaming caller which backend is tried now.
 func (x *exchange) announce(i int) {
 	backend := x.plan.Steps[i].Backend
-	x.backend = backend
+	x.backend, x.reason = backend, x.next
 	x.caller.say(stream.Heartbeat{State: stream.StateAttempt, N: i + 1, Of: len(x.plan.Steps), Backend: backend.Name, Regime: backend.Regime})
 }
 

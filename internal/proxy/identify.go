@@ -106,7 +106,7 @@ func makePlan(x *exchange) *failure {
 		View: func(b *table.Backend) breaker.View { return x.p.cfg.Breakers.View(b.ID, x.path()) },
 	})
 	x.log.Hint, x.log.HintApplied = plan.CleanHint(hint), string(x.plan.Preference)
-	x.reason = string(x.plan.Reason)
+	x.next = string(x.plan.Reason)
 	if x.log.Hint != "" {
 		x.span.Preference(strings.ToValidUTF8(x.log.Hint, "?"), x.log.HintApplied)
 	}

@@ -43,6 +43,7 @@ type exchange struct {
 
 	trail   []tried // from dispatch: what was tried, in order
 	reason  string  // why the current backend: X-Spillway-Reason
+	next    string  // why the one that comes next, if one does
 	backend *table.Backend
 	full    bool   // a queue was full
 	quoted  []byte // see quotedModel
