@@ -99,8 +99,14 @@ func (r *route) writeWith(documents string, set settings, chain ...backend) {
 		fmt.Fprintf(&spec, "  - {name: %s, url: %q, model: %s%s}\n", letter, b.u.url(), r.physical(letter), b.extra)
 	}
 	spec.WriteString(documents)
+	r.put(spec.String())
+}
+
+// put replaces the route's file in one step.
+func (r *route) put(text string) {
+	r.t.Helper()
 	draft := r.file + ".draft" // not a manifest by its name
-	if err := os.WriteFile(draft, []byte(spec.String()), 0o600); err != nil {
+	if err := os.WriteFile(draft, []byte(text), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
 	if err := os.Rename(draft, r.file); err != nil {
