@@ -75,7 +75,10 @@ var (
 	pinsActive = Metric{Name: "spillway_pin_active", Type: Gauge, Program: InProxy, Unit: "always 1", Labels: []string{labelNamespace, "pin", "route"},
 		Help: "1 while a pin is in force on a route."}
 
-	stateMetrics = [...]*Metric{&breakerStates, &pinsActive}
+	pinsEnd = Metric{Name: "spillway_pin_end_timestamp_seconds", Type: Gauge, Program: InProxy, Unit: "seconds since 1970", Labels: []string{labelNamespace, "pin", "route"},
+		Help: "When a pin that is in force on a route ends."}
+
+	stateMetrics = [...]*Metric{&breakerStates, &pinsActive, &pinsEnd}
 )
 
 // What the manager says of itself: see Manager.

@@ -25,12 +25,14 @@ type StateCollector struct {
 var (
 	breakerState = breakerStates.desc()
 	pinActive    = pinsActive.desc()
+	pinEnd       = pinsEnd.desc()
 )
 
 // Describe implements prometheus.Collector.
 func (c *StateCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- breakerState
 	ch <- pinActive
+	ch <- pinEnd
 }
 
 // Collect implements prometheus.Collector.
@@ -48,6 +50,7 @@ func (c *StateCollector) collectPins(ch chan<- prometheus.Metric, routes []*tabl
 		for i := range r.Pins {
 			if p := &r.Pins[i]; p.ActiveAt(now) {
 				ch <- prometheus.MustNewConstMetric(pinActive, prometheus.GaugeValue, 1, r.Namespace, p.Name, r.Name)
+				ch <- prometheus.MustNewConstMetric(pinEnd, prometheus.GaugeValue, float64(p.ExpiresAt.Unix()), r.Namespace, p.Name, r.Name)
 			}
 		}
 	}

@@ -94,6 +94,7 @@ func TestNothingOfTheDesignIsMissing(t *testing.T) {
 		"llm_queue_wait_seconds{}", "llm_tokens_total{logical_model,backend,kind}", "llm_in_flight_requests{}",
 		"llm_proxy_overhead_seconds{}", "spillway_table_revision_info{shard,revision}", "spillway_table_reload_total{result}",
 		"spillway_table_apply_seconds{}", "spillway_report_adoption_seconds{}", "spillway_pin_active{namespace,pin,route}",
+		"spillway_pin_end_timestamp_seconds{namespace,pin,route}",
 		"spillway_compile_duration_seconds{}", "spillway_compile_objects{kind}", "spillway_table_publish_failures_total{}",
 		"spillway_crd_missing_fields{crd}",
 	}
@@ -174,6 +175,9 @@ llm_breaker_state{backend="tower",namespace="ns",state="Open"} 1
 # HELP spillway_pin_active 1 while a pin is in force on a route.
 # TYPE spillway_pin_active gauge
 spillway_pin_active{namespace="ns",pin="now",route="m"} 1
+# HELP spillway_pin_end_timestamp_seconds When a pin that is in force on a route ends.
+# TYPE spillway_pin_end_timestamp_seconds gauge
+spillway_pin_end_timestamp_seconds{namespace="ns",pin="now",route="m"} 20
 `
 	if err := testutil.CollectAndCompare(c, strings.NewReader(want)); err != nil {
 		t.Error(err)

@@ -1,6 +1,7 @@
 package otlp
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -38,37 +39,45 @@ type settings struct {
 
 // read returns what the environment says. Errors name the variable and never quote an endpoint, which may hold a password.
 func read(getenv func(string) string) (settings, error) {
-	env := func(names ...string) (name, value string) {
-		for _, name := range names {
-			if value := strings.TrimSpace(getenv(name)); value != "" {
-				return name, value
-			}
-		}
-		return names[len(names)-1], ""
-	}
-	endpointName, endpoint := env(envTracesEndpoint, envEndpoint)
-	_, disabled := env(envDisabled)
-	exporterName, exporter := env(envExporter)
+	env := environment(getenv)
+	endpointName, endpoint := env.first(envTracesEndpoint, envEndpoint)
+	_, disabled := env.first(envDisabled)
+	exporterName, exporter := env.first(envExporter)
 	if endpoint == "" || strings.EqualFold(disabled, "true") || exporter == "none" {
 		return settings{}, nil
 	}
 	if exporter != "" && exporter != "otlp" {
 		return settings{}, fmt.Errorf("%s: want otlp or none", exporterName)
 	}
-	if u, err := url.Parse(endpoint); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+	if !isURL(endpoint) {
 		return settings{}, fmt.Errorf("%s: want a URL such as http://collector:4318", endpointName)
 	}
-	protocolName, protocol := env(envTracesProtocol, envProtocol)
-	switch protocol {
-	case "":
-		protocol = protocolHTTP
-	case protocolHTTP, protocolGRPC:
-	default:
+	protocolName, protocol := env.first(envTracesProtocol, envProtocol)
+	protocol = cmp.Or(protocol, protocolHTTP)
+	if protocol != protocolHTTP && protocol != protocolGRPC {
 		return settings{}, fmt.Errorf("%s: want %s or %s", protocolName, protocolHTTP, protocolGRPC)
 	}
-	_, sampler := env(envSampler)
-	_, ratio := env(envSamplerArg)
+	_, sampler := env.first(envSampler)
+	_, ratio := env.first(envSamplerArg)
 	return settings{on: true, protocol: protocol}, checkSampler(sampler, ratio)
+}
+
+// environment looks a variable up.
+type environment func(string) string
+
+// first returns the first of the variables that is set, else the last one's name.
+func (e environment) first(names ...string) (name, value string) {
+	for _, name := range names {
+		if value := strings.TrimSpace(e(name)); value != "" {
+			return name, value
+		}
+	}
+	return names[len(names)-1], ""
+}
+
+func isURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
 }
 
 func checkSampler(sampler, ratio string) error {
