@@ -101,7 +101,7 @@ func (a *Admission) Acquire(ctx context.Context, backend *table.Backend, w Wait)
 	case place == nil:
 		return nil, ErrQueueFull
 	case place.ready != nil:
-		if err := a.await(ctx, s, place, w); err != nil {
+		if err := a.await(ctx, place, w); err != nil {
 			a.leave(backend.ID, s, place)
 			return nil, err
 		}
@@ -139,7 +139,7 @@ func (a *Admission) enter(backend *table.Backend, length int) (*slots, *waiter) 
 }
 
 // await waits until the place is granted (nil) or the wait ends.
-func (a *Admission) await(ctx context.Context, s *slots, place *waiter, w Wait) error {
+func (a *Admission) await(ctx context.Context, place *waiter, w Wait) error {
 	var timeout <-chan time.Time
 	if w.MaxWait > 0 {
 		timer := time.NewTimer(w.MaxWait)

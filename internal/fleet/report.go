@@ -98,16 +98,12 @@ func toRecords(reports []v1alpha1.BreakerReport) []breaker.Record {
 }
 
 func toRecord(in *v1alpha1.BreakerReport) (breaker.Record, bool) {
-	state := breaker.State(in.State)
-	if state != breaker.Closed && state != breaker.Open && state != breaker.HalfOpen {
-		return breaker.Record{}, false
-	}
-	if in.Epoch < 0 || in.LastGood < 0 || in.Saturations < 0 || in.Failures < 0 {
+	if !sane(in) {
 		return breaker.Record{}, false
 	}
 	out := breaker.Record{
 		ID:          table.BackendID(in.ID),
-		State:       state,
+		State:       breaker.State(in.State),
 		Reason:      breaker.Reason(in.Reason),
 		Epoch:       uint64(in.Epoch),
 		Saturations: int(in.Saturations),
@@ -129,6 +125,15 @@ func toRecord(in *v1alpha1.BreakerReport) (breaker.Record, bool) {
 		out.Remaining = remaining
 	}
 	return out, true
+}
+
+// sane says whether a report's state is known and its counters can be counters.
+func sane(in *v1alpha1.BreakerReport) bool {
+	switch breaker.State(in.State) {
+	case breaker.Closed, breaker.Open, breaker.HalfOpen:
+		return min(in.Epoch, in.LastGood) >= 0 && min(in.Saturations, in.Failures) >= 0
+	}
+	return false
 }
 
 func isEndpoint(path string) bool {

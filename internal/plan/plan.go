@@ -178,16 +178,20 @@ func fits(b *table.Backend, tokens int64) bool {
 	return b.ContextWindow == 0 || tokens <= b.ContextWindow
 }
 
+func (in *Input) view(b *table.Backend) breaker.View {
+	if in.View == nil {
+		return breaker.View{State: breaker.Closed, Usable: true}
+	}
+	return in.View(b)
+}
+
 // choose leaves out the open backends while another remains.
 func (p *Plan) choose(in *Input, order []int, why Why) {
 	p.Steps = make([]Step, 0, len(order))
 	var soonest Skip
 	for _, at := range order {
 		b := &in.Route.Chain[at]
-		v := breaker.View{State: breaker.Closed, Usable: true}
-		if in.View != nil {
-			v = in.View(b)
-		}
+		v := in.view(b)
 		switch {
 		case v.Usable && len(p.Steps) == 0:
 			p.Steps = append(p.Steps, Step{b, why})

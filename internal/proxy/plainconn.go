@@ -105,7 +105,7 @@ type plainBody struct {
 func (b *plainBody) Read(p []byte) (int, error) {
 	n, err := b.body.Read(p)
 	if err != nil {
-		b.end(err == io.EOF) //nolint:errorlint // a wrapped EOF is none
+		b.end(err == io.EOF) // a wrapped EOF is none
 	}
 	return n, err
 }
