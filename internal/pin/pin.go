@@ -14,7 +14,8 @@ type State struct {
 	Active bool
 	// Superseded says that the pin is in time but a newer Only overrules it.
 	Superseded bool
-	// NoBackend says that the route's chain lacks the pin's backend, so that the pin does nothing here.
+	// NoBackend says that the pin's backend is left out of the table. Prefer and Avoid then do nothing; Only lets nothing
+	// through.
 	NoBackend bool
 }
 
@@ -28,7 +29,7 @@ func States(route *table.Route, now time.Time) []State {
 	for i := range route.Pins {
 		p := &route.Pins[i]
 		s := State{Pin: p, NoBackend: position(route, p.Backend) < 0}
-		if p.ActiveAt(now) && !s.NoBackend {
+		if p.ActiveAt(now) && (!s.NoBackend || p.Mode == table.PinOnly) {
 			s.Superseded = p.Mode == table.PinOnly && i != only
 			s.Active = !s.Superseded
 		}
@@ -55,6 +56,9 @@ func Order(route *table.Route, now time.Time, order []int) (result, filtered []i
 		if at != keep {
 			filtered = append(filtered, at)
 		}
+	}
+	if keep < 0 { // left out of the table: nothing else means nothing else
+		return order[:0], filtered, true
 	}
 	return append(order[:0], keep), filtered, true
 }
@@ -136,11 +140,12 @@ func restingUnder(route *table.Route, now time.Time, only int) []bool {
 	return rested
 }
 
-// effectiveOnly returns the index of the newest active Only whose backend is in the chain, or -1.
+// effectiveOnly returns the index of the newest active Only, or -1. Its backend may be left out of the table: the compiler
+// passes on only pins whose backend the route names.
 func effectiveOnly(route *table.Route, now time.Time) int {
 	for i := len(route.Pins) - 1; i >= 0; i-- {
 		p := &route.Pins[i]
-		if p.Mode == table.PinOnly && p.ActiveAt(now) && position(route, p.Backend) >= 0 {
+		if p.Mode == table.PinOnly && p.ActiveAt(now) {
 			return i
 		}
 	}

@@ -59,8 +59,8 @@ func TestPins(t *testing.T) {
 			[]table.Pin{only("a"), avoid("a")}, "a", true, []string{"a", "b", "c"}, "AA"},
 		"an Only that is newer than an Avoid does not": {
 			[]table.Pin{avoid("a"), only("a")}, "a", true, []string{"b", "c"}, "AA"},
-		"an Only whose backend the chain lacks filters nothing": {
-			[]table.Pin{only("b"), only("z")}, "b", true, []string{"a", "c"}, "AN"},
+		"an Only whose backend is left out of the table lets nothing through": {
+			[]table.Pin{only("b"), only("z")}, "", true, []string{"a", "b", "c"}, "SN"},
 		"a pin on a backend that the chain lacks does nothing": {
 			[]table.Pin{prefer("z"), avoid("z")}, "abc", false, nil, "NN"},
 		"a pin acts from its start": {

@@ -138,6 +138,8 @@ func (p *planner) whyPins() []string {
 			line += " (" + s.Pin.Reason + ")"
 		}
 		switch {
+		case s.NoBackend && s.Pin.Mode == table.PinOnly && s.Active:
+			line += "; that backend cannot be used now, so nothing serves"
 		case s.NoBackend:
 			line += "; that backend cannot be used now, so it does nothing"
 		case s.Superseded:

@@ -107,6 +107,10 @@ func makePlan(x *exchange) *failure {
 	})
 	x.log.Hint, x.log.HintApplied = plan.CleanHint(hint), string(x.plan.Preference)
 	x.next = string(x.plan.Reason)
+	if len(x.plan.Steps) == 0 && !x.plan.AllOpen {
+		return failed(&openai.Error{Code: openai.CodeModelUnavailable,
+			Message: "a BackendPin of mode Only holds this model on a backend that cannot be used; the conditions of the LLMRoute say why"})
+	}
 	if x.log.Hint != "" {
 		x.span.Preference(strings.ToValidUTF8(x.log.Hint, "?"), x.log.HintApplied)
 	}

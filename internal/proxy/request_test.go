@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
@@ -43,12 +44,16 @@ func TestBadRequestsMeetNoBackend(t *testing.T) {
 		"a body over the limit":     {body: `{"model":"` + strings.Repeat("x", 2000) + `"}`, want: told{413, "request_too_large", "", "false"}},
 		"a deadline that is past":   {body: unary, header: []string{"X-Request-Deadline-Ms", "1600000000000"}, want: told{504, "request_deadline_exceeded", "", ""}},
 		"a route without a backend": {body: `{"model":"ns/empty"}`, want: told{503, "model_unavailable", "", ""}},
+		"an Only on a lost backend": {body: `{"model":"ns/held"}`, want: told{503, "model_unavailable", "", ""}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			u := says(t, status(200, "", whole))
 			r := newRig(t, newRoute(u), func(c *proxy.Config) { c.MaxBody = 1000 })
-			r.store.Set(table.New([]*table.Route{r.route, {Namespace: "ns", Name: "empty", Model: "ns/empty"}}))
+			held := newRoute(u)
+			held.Name, held.Model = "held", "ns/held"
+			held.Pins = []table.Pin{{Name: "p", Backend: "left-out", Mode: table.PinOnly, ExpiresAt: time.Now().Add(time.Hour)}}
+			r.store.Set(table.New([]*table.Route{r.route, {Namespace: "ns", Name: "empty", Model: "ns/empty"}, held}))
 			got := r.post(tc.body, tc.header...)
 			if diff := cmp.Diff(tc.want, toldBy(t, got)); diff != "" {
 				t.Errorf("error (-want +got):\n%s", diff)
