@@ -5,5 +5,5 @@
 // evidence to the breakers and tells breakers and limits which proxies are live.
 //
 // Nothing here is on the way of a request: when the API server is gone, the proxy serves the last table with its own
-// memory, and this package catches up after the server's return.
+// memory and its last known share of the limits, and this package catches up after the server's return.
 package fleet

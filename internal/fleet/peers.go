@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -17,6 +18,9 @@ const (
 	// reportLifetime is how long a report counts after its last change, on the reader's clock.
 	reportLifetime = 45 * time.Second
 	sweepInterval  = time.Second
+	// contactBound is how long no report may change, one's own included, before the silence is the API server's and not that
+	// of the proxies: this proxy's own report comes back every renewInterval.
+	contactBound = renewInterval + writeTimeout
 )
 
 // peers keeps what the reports of the namespace say: it is the sink of their watch, hands evidence to the breakers and
@@ -40,18 +44,25 @@ type peers struct {
 	// own is what this pod reported before it was restarted; nil once adopted or when there was nothing.
 	own     *peer
 	ownRead bool
-	live    []string // as last told
-	count   int
+	// ownVersion is the resourceVersion of this pod's report that was seen last.
+	ownVersion string
+	heard      time.Time // when any report changed, one's own included
+	back       time.Time // when reports changed again after an interruption
+	live       []string  // as last told
+	count      int
 }
 
 // peer is the last report of one proxy.
 type peer struct {
 	resourceVersion string
-	at              time.Time // when this resourceVersion came, on this proxy's clock
-	live            bool      // it changed within reportLifetime
-	draining        bool
-	understood      bool // its schema is ours
-	records         []breaker.Record
+
+	at   time.Time // when this resourceVersion came, on this proxy's clock
+	live bool      // it changed within reportLifetime
+	// sharing says that it has its share of the limits: it is live, or fell silent together with the API server.
+	sharing    bool
+	draining   bool
+	understood bool // its schema is ours
+	records    []breaker.Record
 }
 
 func newPeers(cfg *Config) *peers {
@@ -132,14 +143,19 @@ func (p *peers) see(obj any) string {
 	if !ok {
 		return ""
 	}
+	began := p.clock.Now()
 	if report.Name == p.self {
+		if p.ownVersion != report.ResourceVersion {
+			p.ownVersion = report.ResourceVersion
+			p.hear(began)
+		}
 		p.readOwn(report)
 		return report.Name
 	}
 	if old := p.known[report.Name]; old != nil && old.resourceVersion == report.ResourceVersion {
 		return report.Name // a list that repeats what is known is no sign of life
 	}
-	began := p.clock.Now()
+	p.hear(began)
 	seen := newPeer(report, began)
 	p.known[report.Name] = seen
 	if p.adopting && seen.understood {
@@ -149,11 +165,23 @@ func (p *peers) see(obj any) string {
 	return report.Name
 }
 
+// hear notes that reports change. After an interruption each proxy has a whole lifetime to show that it is still there.
+func (p *peers) hear(now time.Time) {
+	if !p.inTouch(now) {
+		p.back = now
+	}
+	p.heard = now
+}
+
+// inTouch says whether the silence of a proxy can be told from that of the API server.
+func (p *peers) inTouch(now time.Time) bool { return now.Sub(p.heard) <= contactBound }
+
 func newPeer(report *v1alpha1.ProxyReport, now time.Time) *peer {
 	seen := &peer{
 		resourceVersion: report.ResourceVersion,
 		at:              now,
 		live:            true,
+		sharing:         true,
 		draining:        report.Status.Draining,
 		understood:      report.Status.Schema == v1alpha1.ReportSchema,
 	}
@@ -218,20 +246,28 @@ func (p *peers) drop(name string) {
 	}
 }
 
+// sweep ends the lives of reports that did not change for their lifetime: what they say counts no more. Their shares of the
+// limits end only where this proxy is in touch with the API server: cut off from it, one that took the silence of all others
+// for their end would take the whole of each limit, as would all the others.
 func (p *peers) sweep() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for name, peer := range p.known {
-		if peer.live && p.clock.Since(peer.at) >= reportLifetime {
+	now := p.clock.Now()
+	for _, name := range slices.Sorted(maps.Keys(p.known)) {
+		peer := p.known[name]
+		if peer.live && now.Sub(peer.at) >= reportLifetime {
 			peer.live = false
 			p.breakers.Forget(name)
 		}
+		silent := min(now.Sub(peer.at), now.Sub(p.back)) >= reportLifetime
+		peer.sharing = peer.live || peer.sharing && !(silent && p.inTouch(now))
 	}
 	p.tell()
 }
 
-// tell works out who is live and tells breakers and limits when that changed. A proxy whose reports are not understood has
-// its share of the limits, but takes no part in the choice of who probes.
+// tell works out who is live and tells breakers and limits when that changed. A proxy whose reports are not understood, or
+// that fell silent together with the API server, has its share of the limits, but takes no part in the choice of who probes:
+// no news of its probes could be read.
 func (p *peers) tell() {
 	count := 1 // oneself always counts
 	var live []string
@@ -239,11 +275,13 @@ func (p *peers) tell() {
 		live = append(live, p.self)
 	}
 	for name, peer := range p.known {
-		if !peer.live || peer.draining {
+		if peer.draining {
 			continue
 		}
-		count++
-		if peer.understood {
+		if peer.sharing {
+			count++
+		}
+		if peer.live && peer.understood {
 			live = append(live, name)
 		}
 	}

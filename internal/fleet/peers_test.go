@@ -100,6 +100,18 @@ func TestPeers(t *testing.T) {
 	pass := func(d time.Duration) func(*peersFixture) {
 		return func(f *peersFixture) { f.clock.Step(d); f.sweep() }
 	}
+	// renewing lets time pass while this proxy's own report comes back every renewInterval, as it does where the API server works.
+	renewing := func(d time.Duration) func(*peersFixture) {
+		return func(f *peersFixture) {
+			for ; d > 0; d -= time.Second {
+				f.clock.Step(time.Second)
+				if version := f.clock.Since(time.Unix(0, 0)); version%renewInterval == 0 {
+					_ = f.Update(report("self", version.String()))
+				}
+				f.sweep()
+			}
+		}
+	}
 	tableReady := func(f *peersFixture) { f.adopt() }
 	cases := map[string][]step{
 		"alone, this proxy is all there is": {
@@ -130,11 +142,48 @@ func TestPeers(t *testing.T) {
 		"a report that does not change is not live for ever; a repeated list is no sign of life": {
 			{tableReady, nil},
 			{list(report("other", "1")), []string{"adopt other tower:Open:1m0s", "peers [other self]", "live 2"}},
-			{pass(reportLifetime - time.Second), nil},
-			{list(report("other", "1")), nil},
-			{pass(time.Second), []string{"forget other", "peers [self]", "live 1"}},
+			{func(f *peersFixture) { f.ownReport(nil) }, nil},
+			{renewing(reportLifetime - time.Second), nil},
+			{list(report("other", "1"), report("self", "30s")), nil},
+			{renewing(time.Second), []string{"forget other", "peers [self]", "live 1"}},
 			{tableReady, nil},
 			{update(report("other", "2")), []string{"adopt other tower:Open:1m0s", "peers [other self]", "live 2"}},
+		},
+		"the silence of all is the API server's: the last known shares hold, but nobody waits for news of the others": {
+			{list(report("a", "1"), report("b", "2")), []string{"peers [a b self]", "live 3"}},
+			{pass(reportLifetime), []string{"forget a", "forget b", "peers [self]"}},
+			{pass(10 * time.Minute), nil},
+		},
+		"after an outage each has a whole lifetime to show that it is there": {
+			{func(f *peersFixture) { f.ownReport(nil) }, nil},
+			{list(report("a", "1"), report("b", "2")), []string{"peers [a b self]", "live 3"}},
+			{pass(10 * time.Minute), []string{"forget a", "forget b", "peers [self]"}},
+			{list(report("a", "1"), report("b", "2"), report("self", "3")), nil},
+			{renewing(10 * time.Second), nil},
+			{update(report("a", "4")), []string{"peers [a self]"}},
+			{renewing(reportLifetime - 11*time.Second), nil},
+			{renewing(time.Second), []string{"live 2"}},
+		},
+		"a repeated list is no sign of the API server's life either": {
+			{list(report("a", "1"), report("self", "2")), []string{"peers [a self]", "live 2"}},
+			{pass(contactBound), nil},
+			{list(report("a", "1"), report("self", "2")), nil},
+			{pass(contactBound), nil},
+			{list(report("a", "1"), report("self", "2")), nil},
+			{pass(contactBound), []string{"forget a", "peers [self]"}},
+		},
+		"one proxy's change shows that the silence of another is its own": {
+			{list(report("a", "1"), report("b", "2")), []string{"peers [a b self]", "live 3"}},
+			{pass(contactBound), nil},
+			{update(report("a", "3")), nil},
+			{pass(contactBound), nil},
+			{update(report("a", "4")), nil},
+			{pass(reportLifetime - 2*contactBound), []string{"forget b", "peers [a self]", "live 2"}},
+		},
+		"a report that was deleted in an outage has no share after it": {
+			{list(report("a", "1")), []string{"peers [a self]", "live 2"}},
+			{pass(10 * time.Minute), []string{"forget a", "peers [self]"}},
+			{list(), []string{"forget a", "live 1"}},
 		},
 		"a deleted report is forgotten at once, also when the deletion was missed": {
 			{list(report("a", "1"), report("b", "2")), []string{"peers [a b self]", "live 3"}},
