@@ -158,6 +158,7 @@ func (a *attempt) send() error {
 	if err != nil {
 		return err
 	}
+	target.RawQuery = mergedQuery(target.RawQuery, x.r.URL.RawQuery)
 	body := x.envelope.Splice(x.body, a.backend.Model)
 	header := x.toBackend(a.backend)
 	a.span.Inject(header)
@@ -298,7 +299,7 @@ func (a *attempt) limitSilence(now time.Time) {
 // committed says whether the caller has got a part of this answer.
 func (a *attempt) committed() bool { return a.token && a.x.stream }
 
-// targetURL joins a backend's base with the endpoint. The caller's path and query have no part in it.
+// targetURL joins a backend's base with the endpoint. The caller's path has no part in it.
 func targetURL(b *table.Backend, ep openai.Endpoint) (*url.URL, error) {
 	u, err := url.Parse(b.BaseURL + ep.Suffix())
 	if err != nil {

@@ -24,8 +24,10 @@ var notToBackends = set("Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key
 	"Openai-Organization", "Openai-Project", "Accept-Encoding", "Host", "User-Agent", "Via", "Forwarded", "X-Real-Ip",
 	"Origin", "Referer", headerHint, headerDeadline, headerTimeout, headerRequestID)
 
-// notToCallers stay here: what speaks of our account at a backend or of its connection, and what this proxy says itself.
-var notToCallers = set("Set-Cookie", "Location", "Www-Authenticate", "Server", "Via", "Alt-Svc", "Strict-Transport-Security", "Date",
+// notToCallers stay here: what speaks of our account at a backend, of its connection or its place, what is true of its bytes
+// alone, and what this proxy says itself.
+var notToCallers = set("Set-Cookie", "Set-Cookie2", "Location", "Content-Location", "Refresh", "Etag", "Digest", "Content-Digest",
+	"Repr-Digest", "Content-Md5", "Content-Range", "Accept-Ranges", "Www-Authenticate", "Server", "Via", "Alt-Svc", "Strict-Transport-Security", "Date",
 	"Retry-After", "Retry-After-Ms", "X-Should-Retry", "Openai-Organization", "Openai-Project", "X-Accel-Buffering", "Cache-Control", "Content-Type", headerRequestID)
 
 func set(names ...string) map[string]bool {

@@ -199,7 +199,7 @@ func TestHeadersThatCross(t *testing.T) {
 	route.Chain[2].Credential = &table.Credential{Header: "X-Own-Key", Value: "KD"}
 	route.Chain[2].Headers = []table.Header{{Name: "x-extra", Value: "1"}}
 	r := newRig(t, route)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.server.URL+"/v1/chat/completions?key=CALLER&api-version=2", strings.NewReader(unary))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.server.URL+"/v1/chat/completions?key=CALLER&api-version=2&X-Api-Key=CALLER", strings.NewReader(unary))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestHeadersThatCross(t *testing.T) {
 		if diff := cmp.Diff(want, seen.header); diff != "" {
 			t.Errorf("backend %d (-want +got):\n%s", i, diff)
 		}
-		if seen.target != "/v1/chat/completions" {
+		if seen.target != "/v1/chat/completions?api-version=2" {
 			t.Errorf("target %q", seen.target)
 		}
 	}

@@ -40,7 +40,6 @@ func TestCallersSpeakHTTPInManyWays(t *testing.T) {
 		"an absolute target": {func(b string) string {
 			return post("http://elsewhere"+chat, "HTTP/1.1", fmt.Sprintf("Content-Length: %d\r\n", len(b)), b)
 		}, 200, true},
-		"a query":                       {func(b string) string { return request(chat+"?key=CALLER&api-version=1", b) }, 200, true},
 		"an escaped letter":             {func(b string) string { return request("/v1/%63hat/completions", b) }, 200, true},
 		"Expect: 100-continue":          {func(b string) string { return request(chat, b, "Expect: 100-continue") }, 200, true},
 		"gzip":                          {func(b string) string { return request(chat, zipped(b), "Content-Encoding: gzip") }, 200, true},
