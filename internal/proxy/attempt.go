@@ -70,6 +70,7 @@ func (a *attempt) end(o *Outcome) {
 			a.up.abandon() // or it has ended by itself
 		}
 	}
+	a.up.lease.release()
 	a.suspect(o)
 	a.x.outside += time.Since(a.began)
 	a.note(o)
@@ -163,6 +164,7 @@ func (a *attempt) send() error {
 	header := x.toBackend(a.backend)
 	a.span.Inject(header)
 	a.up.transport, a.up.limit, a.up.fault = tr, x.p.cfg.MaxAnswer, x.p.reportPanic
+	a.up.lease = x.p.memory.ofAnswer()
 	a.up.request = func(ctx context.Context) *http.Request { return newRequest(ctx, target, header, body) }
 	a.up.start(&x.p.background)
 	return nil

@@ -140,6 +140,7 @@ func (c *caller) started(h stream.Heartbeat, held []byte) {
 // commit sends the status line of a stream with the next flush. An early one leaves out what is not final yet.
 func (c *caller) commit(early bool) {
 	c.committed = true
+	c.extend() // there may be nothing to write behind it, and the body may have taken long to come
 	h := c.header()
 	h["Content-Type"] = []string{"text/event-stream"}
 	h["Cache-Control"] = []string{"no-cache"}
@@ -172,13 +173,18 @@ func (c *caller) flush() {
 func (c *caller) write(p []byte) bool {
 	for len(p) > 0 && c.err == nil {
 		n := min(len(p), writeSlice)
-		c.wrote = time.Now()
-		_ = c.conn.SetWriteDeadline(c.wrote.Add(c.timeout)) // where it cannot be set, the connection is gone
+		c.extend()
 		_, c.err = c.w.Write(p[:n])
 		c.x.log.BytesOut += int64(n)
 		p = p[n:]
 	}
 	return c.err == nil
+}
+
+// extend gives what is written next a deadline of its own. Where it cannot be set, the connection is gone.
+func (c *caller) extend() {
+	c.wrote = time.Now()
+	_ = c.conn.SetWriteDeadline(c.wrote.Add(c.timeout))
 }
 
 // answer writes a whole answer that is no stream.
@@ -212,7 +218,7 @@ func (c *caller) failWhole(f *failure) {
 		h.Set("X-Should-Retry", "false")
 	}
 	c.committed = true
-	_ = c.conn.SetWriteDeadline(time.Now().Add(c.timeout))
+	c.extend()
 	if f.rejected == nil {
 		openai.WriteError(c.w, f.err)
 		return

@@ -44,7 +44,8 @@ type Config struct {
 	// Store is ready.
 	Ready func() error
 
-	// MaxBody bounds one request body after decoding, in bytes. BodyBudget bounds all that are held at the same time.
+	// MaxBody bounds one request body after decoding, in bytes. BodyBudget bounds all that are held at the same
+	// time, and the answers that are read whole.
 	MaxBody, BodyBudget int64
 	// MaxAnswer bounds an answer that is read whole (not a stream), in bytes.
 	MaxAnswer int64

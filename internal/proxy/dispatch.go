@@ -35,14 +35,16 @@ func dispatch(x *exchange) *failure {
 func (x *exchange) step(i int) (settled bool, f *failure) {
 	backend := x.plan.Steps[i].Backend
 	release, err := x.enqueue(i)
+	if err == nil {
+		defer release()
+	}
+	if f := x.overdue(); f != nil { // a slot may come with the last of the time
+		return true, f
+	}
 	if err != nil {
-		if f := x.overdue(); f != nil {
-			return true, f
-		}
 		x.spill("spilled", err)
 		return false, nil
 	}
-	defer release()
 	outcome, asked := x.ask(i)
 	if !asked {
 		x.spill(string(plan.WhyBreakerOpen), nil)

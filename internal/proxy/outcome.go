@@ -26,6 +26,7 @@ const (
 	OutOfShare                 // its share of the budget ended before the first token
 	Cancelled                  // the caller went away, or the process goes down
 	Deadline                   // the budget is spent
+	NoRoom                     // the process holds as many bytes of bodies as it may
 	Broken                     // silence, reset or an error event after the first token
 )
 
@@ -56,6 +57,7 @@ var rules = [...]rule{
 	OutOfShare: {name: "out_of_share", next: true, evidence: breaker.Neutral, code: openai.CodeDeadlineExceeded, reason: "spilled", says: "showed no token within its share of the request's time"},
 	Cancelled:  {name: "cancelled", evidence: breaker.Neutral, code: openai.CodeClientClosed},
 	Deadline:   {name: "deadline", evidence: breaker.Neutral, code: openai.CodeDeadlineExceeded},
+	NoRoom:     {name: "no_room", evidence: breaker.Neutral, code: openai.CodeOverloaded},
 	Broken:     {name: "broken", evidence: breaker.Failed, code: openai.CodeStreamFailed},
 }
 
@@ -139,7 +141,7 @@ func (o *Outcome) evidence() breaker.Result {
 		r.RetryAfter = o.RetryAfter
 	}
 	switch o.Class {
-	case Success, Rejected, TooLong, OutOfShare, Cancelled, Deadline:
+	case Success, Rejected, TooLong, OutOfShare, Cancelled, Deadline, NoRoom:
 	default:
 		r.Message = o.Cause
 	}

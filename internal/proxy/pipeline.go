@@ -92,7 +92,7 @@ func (x *exchange) gone() *failure {
 
 // serve runs the pipeline for one request.
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, ep openai.Endpoint) {
-	x := &exchange{p: p, r: r, endpoint: ep, began: time.Now(), lease: p.memory.lease(), series: p.cfg.Metrics.Route(nil)}
+	x := &exchange{p: p, r: r, endpoint: ep, began: time.Now(), lease: p.memory.ofRequest(), series: p.cfg.Metrics.Route(nil)}
 	x.log.RequestID = requestID(r.Header)
 	x.span = p.cfg.Tracer.Request(r, x.path(), x.began)
 	x.caller.init(w, r, p.cfg.WriteTimeout, x)

@@ -15,8 +15,13 @@ import (
 	"github.com/spillway-dev/spillway/internal/openai"
 )
 
-// firstRead is the room for a body of unknown length; it doubles as the body grows.
-const firstRead = 4 << 10
+const (
+	// firstRead is the room for a body of unknown length; it doubles as the body grows.
+	firstRead = 4 << 10
+	// believed is how much room a body gets because it says that it is so long. More comes as it does: else a few callers
+	// that only announce bodies could spend the budget of all.
+	believed = 256 << 10
+)
 
 // overloadedRetry is when a caller may try again that found the budget for bodies spent.
 const overloadedRetry = time.Second
@@ -53,17 +58,17 @@ func (p *Proxy) readBody(r *http.Request, l *lease) ([]byte, error) {
 		return nil, err
 	}
 	defer closeBody()
-	size := int64(firstRead)
+	size, limit := int64(firstRead), p.cfg.MaxBody
 	if declared := r.ContentLength; body == io.Reader(r.Body) && declared >= 0 {
-		if declared > p.cfg.MaxBody {
+		if declared > limit {
 			return nil, errBodyTooLarge
 		}
-		size = declared
+		size, limit = min(declared, believed), declared
 	}
-	return readAll(body, min(size, p.cfg.MaxBody), p.cfg.MaxBody, l)
+	return readAll(body, min(size, limit), limit, l)
 }
 
-// readAll reads to the end, growing from size up to limit; the lease, if any, grows with it.
+// readAll reads to the end, growing from size up to limit; the lease grows with it.
 func readAll(body io.Reader, size, limit int64, l *lease) ([]byte, error) {
 	// One byte more than expected: the end of the body has to be seen, and without a copy.
 	buf, err := grown(nil, size+1, l)
@@ -93,9 +98,9 @@ func readOn(buf []byte, body io.Reader, limit int64, l *lease) ([]byte, error) {
 	return buf, err
 }
 
-// grown returns buf with the given capacity, once the lease, if any, covers it.
+// grown returns buf with the given capacity, once the lease covers it.
 func grown(buf []byte, capacity int64, l *lease) ([]byte, error) {
-	if l != nil && !l.grow(capacity) {
+	if !l.grow(capacity) {
 		return nil, errNoMemory
 	}
 	return append(make([]byte, 0, capacity), buf...), nil
@@ -151,6 +156,12 @@ func (d *damageReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// noMemory is what a caller gets whose request or answer finds the budget for bodies spent.
+func noMemory() *openai.Error {
+	return &openai.Error{Code: openai.CodeOverloaded, RetryAfter: overloadedRetry,
+		Message: "this proxy holds as many bytes of requests and answers as it may; try again in a moment"}
+}
+
 func bodyError(err error, limit int64) *openai.Error {
 	var encoding errEncoding
 	var damaged errDamaged
@@ -159,8 +170,7 @@ func bodyError(err error, limit int64) *openai.Error {
 		return &openai.Error{Code: openai.CodeRequestTooLarge,
 			Message: fmt.Sprintf("the request body is larger than %d bytes, the limit of this proxy", limit)}
 	case errors.Is(err, errNoMemory):
-		return &openai.Error{Code: openai.CodeOverloaded, RetryAfter: overloadedRetry,
-			Message: "this proxy holds as many request bodies as it may; try again in a moment"}
+		return noMemory()
 	case errors.As(err, &encoding):
 		return &openai.Error{Code: openai.CodeUnsupportedEncoding,
 			Message: "the request body has a Content-Encoding that is not supported; use gzip, zstd or none"}

@@ -38,6 +38,9 @@ func (a *attempt) take(p part) (o Outcome, ended bool) {
 
 // takeWhole judges a body that is no stream, and delivers it where it is an answer.
 func (a *attempt) takeWhole(p part) Outcome {
+	if errors.Is(p.err, errNoMemory) {
+		return noRoom()
+	}
 	o, facts := judgeWhole(a.x.endpoint, a.resp, &p, a.x.envelope.PreviousResponse)
 	if o.Class != Success {
 		return withBody(o, p.data)
@@ -207,6 +210,9 @@ func (a *attempt) appendEvent(dst []byte, ev sse.Event, model openai.Span) []byt
 	return ev.AppendSpliced(dst, model.Start, model.End, a.x.quotedModel())
 }
 
+// noRoom is the outcome of an answer that this proxy cannot hold besides all others. Another backend's would be as large.
+func noRoom() Outcome { return Outcome{Class: NoRoom, Cause: "the budget for bodies is spent"} }
+
 // collect adds an event to the body that is assembled for a caller that did not ask for a stream.
 func (a *attempt) collect(ev sse.Event) (o Outcome, ended bool) {
 	if !a.x.endpoint.Converts() {
@@ -217,6 +223,9 @@ func (a *attempt) collect(ev sse.Event) (o Outcome, ended bool) {
 	}
 	if a.collected += int64(len(ev.Data)); a.collected > a.x.p.cfg.MaxAnswer {
 		return Outcome{Class: Invalid, Cause: describe(errAnswerTooLarge)}, true
+	}
+	if !a.up.lease.grow(a.collected) {
+		return noRoom(), true
 	}
 	if err := a.collector.Add(ev.Data); err != nil {
 		return Outcome{Class: Invalid, Cause: "a stream that makes no body"}, true

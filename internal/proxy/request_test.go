@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -185,6 +186,56 @@ func TestBodyBudgetIsSharedByAllRequests(t *testing.T) {
 	}
 	if got := r.post(body); got.status != 200 {
 		t.Errorf("after it was released: %d %s", got.status, got.body)
+	}
+}
+
+// A body that is only announced takes no more of the budget than a small one.
+func TestAnnouncedBodiesDoNotSpendTheBudget(t *testing.T) {
+	r := newRig(t, newRoute(says(t, status(200, "", whole))), func(c *proxy.Config) { c.BodyBudget = 4 << 20 })
+	for range 10 {
+		conn, err := net.Dial("tcp", r.server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 3000000\r\n\r\n{")
+	}
+	waitFor(t, func() bool { return r.counted("llm_in_flight_requests 10") })
+	if got := r.post(`{"model":"ns/m","x":"` + strings.Repeat("x", 300<<10) + `"}`); got.status != 200 {
+		t.Errorf("a body that comes got %d %s", got.status, got.body)
+	}
+}
+
+// Answers that are held whole have a part in the budget: a large one is refused, and gives back what it took.
+func TestBodyBudgetBoundsAnswers(t *testing.T) {
+	large := strings.Replace(whole, "hi", strings.Repeat("x", 200<<10), 1)
+	cases := map[string]string{
+		"a declared length": status(200, "", large),
+		"no length":         "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + large,
+		"a stream":          sseHead + strings.Repeat(c(strings.Repeat("x", 1000)), 200) + fin + done,
+	}
+	for name, answer := range cases {
+		t.Run(name, func(t *testing.T) {
+			a := newUpstream(t, func(n int, w *wire) {
+				if n == 0 {
+					w.send(answer)
+					return
+				}
+				w.send(status(200, "", whole))
+			})
+			b := says(t, status(200, "", whole))
+			r := newRig(t, newRoute(a, b), func(c *proxy.Config) { c.BodyBudget = 100_000 })
+			got := r.post(unary)
+			if diff := cmp.Diff(told{503, "overloaded", "1", ""}, toldBy(t, got)); diff != "" || !strings.Contains(got.body, `"class":"no_room"`) {
+				t.Errorf("error (-want +got):\n%s%s", diff, got.body)
+			}
+			if b.count() != 0 || learnedBy(r.breakers, "a") != clean {
+				t.Errorf("another backend was asked %d times, breaker %+v", b.count(), learnedBy(r.breakers, "a"))
+			}
+			if got := r.post(`{"model":"ns/m","x":"` + strings.Repeat("x", 80_000) + `"}`); got.status != 200 {
+				t.Errorf("what it took was not given back: %d %s", got.status, got.body)
+			}
+		})
 	}
 }
 

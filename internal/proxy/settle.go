@@ -23,6 +23,10 @@ func (x *exchange) settle(backend *table.Backend, o *Outcome) *failure {
 		return failed(x.deadlineError())
 	case Rejected:
 		return rejection(backend, o)
+	case NoRoom:
+		e := noMemory()
+		e.Attempts = x.notes()
+		return failed(e)
 	}
 	return failed(&openai.Error{Code: o.code(), Attempts: x.notes(), Message: brokenMessage(backend, o.code())})
 }

@@ -54,6 +54,7 @@ type upstream struct {
 	transport *transport
 	request   func(context.Context) *http.Request // a fresh one, with a body of its own
 	limit     int64                               // of an answer that is read whole
+	lease     *lease                              // of the same; whoever started the request releases it
 	fault     func(panicked any)                  // reports a fault of ours
 
 	parts  chan part
@@ -201,15 +202,17 @@ func (u *upstream) read(first part, body io.Reader) {
 
 // readWhole reads the rest of a body that began with prefix and err.
 func (u *upstream) readWhole(prefix []byte, err error, body io.Reader, length int64) ([]byte, error) {
-	data := make([]byte, len(prefix), max(int64(len(prefix)), min(length, u.limit))+1)
-	copy(data, prefix)
+	data, short := grown(prefix, max(int64(len(prefix)), min(length, u.limit))+1, u.lease)
+	if short != nil {
+		return nil, short
+	}
 	if errors.Is(err, io.EOF) {
 		return data, nil
 	}
 	if err != nil {
 		return data, err
 	}
-	rest, err := readOn(data, body, u.limit, nil)
+	rest, err := readOn(data, body, u.limit, u.lease)
 	if errors.Is(err, errBodyTooLarge) {
 		err = errAnswerTooLarge
 	}
