@@ -35,6 +35,7 @@ func parseFlags(set *flag.FlagSet, args []string) (*settings, error) {
 	f := &settings{}
 	var watch string
 	set.StringVar(&f.controller.Namespace, "namespace", ownNamespace(namespaceFile), "The manager's own namespace, where the table, the lease and the proxies' reports are.")
+	set.StringVar(&f.controller.OwnerDeployment, "owner-deployment", "", "The manager's Deployment in --namespace: what the manager writes there is deleted with it. Empty: it stays.")
 	set.StringVar(&watch, "watch-namespaces", "", "Comma-separated namespaces whose routes and pins count. Empty: all.")
 	set.BoolVar(&f.leaderElect, "leader-elect", false, "Elect a leader among several replicas; it alone publishes and writes status.")
 	set.StringVar(&f.metricsAddress, "metrics-bind-address", ":8080", "Address of /metrics; 0 turns it off.")

@@ -52,7 +52,7 @@ func run(ctx context.Context, f *settings, log *slog.Logger) error {
 		return fmt.Errorf("find the cluster: %w", err)
 	}
 	f.controller.Metrics = telemetry.NewManager(metrics.Registry)
-	options, err := controller.ManagerOptions(f.controller, manager.Options{
+	options, err := controller.ManagerOptions(cluster, f.controller, manager.Options{
 		Logger:                 logger,
 		LeaderElection:         f.leaderElect,
 		Metrics:                metricsserver.Options{BindAddress: f.metricsAddress},

@@ -53,6 +53,7 @@ type compiling struct {
 	fetcher *fetcher
 	writer  client.Writer
 	reader  client.Reader // past the cache
+	owner   *owner
 	options Options
 	clock   clock.PassiveClock
 
@@ -137,7 +138,7 @@ func (c *compiling) keepSalt(ctx context.Context) error {
 	if c.salt != nil && !c.saltGone.Load() {
 		return nil
 	}
-	stored, err := salt(ctx, c.writer, c.reader, c.options.Namespace, c.salt)
+	stored, err := salt(ctx, c.writer, c.reader, c.owner, c.salt)
 	if err != nil {
 		return err
 	}

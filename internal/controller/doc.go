@@ -8,6 +8,7 @@
 //	compiling  bursts of changes become one compile: table, shards, verdicts
 //	publisher  changed shards become Secrets; the ledger notes which generation they hold
 //	reports    what the proxies say, and which of them are alive by our own clock
+//	owner, lock  what is written in our own namespace, the lease too, belongs to the manager's Deployment and goes with it
 //	routes, pins  one reconciler per kind that writes status, tells Events and ends what is over
 //
 // Every replica compiles and counts, so that a new leader knows at once; only the leader writes, apart from the salt,

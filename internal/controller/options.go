@@ -27,6 +27,9 @@ const DefaultPinRetention = 24 * time.Hour
 type Options struct {
 	// Namespace is the manager's own: the table, the salt, the lease and the proxies' reports are there. Required.
 	Namespace string
+	// OwnerDeployment is the manager's Deployment in Namespace. The table, the salt and the lease belong to it and go with it.
+	// Empty: they belong to nobody and stay.
+	OwnerDeployment string
 	// WatchNamespaces are the namespaces whose routes and pins count; none means all.
 	WatchNamespaces []string
 	// ClusterDomain ends the DNS names of Services. Default: compiler.DefaultClusterDomain.
@@ -74,8 +77,12 @@ func (o Options) complete() (Options, error) {
 }
 
 // ManagerOptions adds to the options of a controller-runtime manager what this package needs: the scheme, and a cache that
-// holds no more than a compile reads.
-func ManagerOptions(o Options, to manager.Options) (manager.Options, error) {
+// holds no more than a compile reads. Where to asks for a leader, the lease is ours, in the cluster that is given.
+func ManagerOptions(cluster *rest.Config, o Options, to manager.Options) (manager.Options, error) {
+	o, err := o.complete()
+	if err != nil {
+		return to, err
+	}
 	scheme, err := newScheme()
 	if err != nil {
 		return to, err
@@ -83,10 +90,11 @@ func ManagerOptions(o Options, to manager.Options) (manager.Options, error) {
 	to.Scheme = scheme
 	to.Cache = cacheOptions(o)
 	to.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper(), nil }
-	to.LeaderElectionID = LeaseName
-	to.LeaderElectionNamespace = o.Namespace
 	to.LeaderElectionReleaseOnCancel = true
-	return to, nil
+	if to.LeaderElection {
+		to.LeaderElectionResourceLockInterface, err = newLock(cluster, o)
+	}
+	return to, err
 }
 
 // mapper knows the resources of the kinds that we touch. It asks nobody: a manager starts before its CRDs are served, and
@@ -99,6 +107,7 @@ func mapper() meta.RESTMapper {
 	for _, kind := range []string{"Secret", "ConfigMap", "Service"} {
 		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
+	m.Add(deploymentKind, meta.RESTScopeNamespace)
 	m.Add(crdKind, meta.RESTScopeRoot)
 	return m
 }

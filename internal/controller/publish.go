@@ -31,13 +31,15 @@ type publisher struct {
 	writer    client.Writer
 	reader    client.Reader // past the cache
 	namespace string
+	owner     *owner
 	compiling *compiling
 	metrics   Metrics
 	ledger    *ledger
 	wake      signal
 
 	published compiler.ShardSet
-	done      *compilation // what was last published whole
+	disowned  [table.Shards]bool // published, but not ours to go with us
+	done      *compilation       // what was last published whole
 
 	loaded atomic.Bool // what is stored is in the ledger
 	onLoad func()      // called when it is
@@ -111,6 +113,11 @@ func (p *publisher) load(ctx context.Context, index int) error {
 		p.published[index] = compiler.EncodedShard{Shard: shard, Data: data, Revision: revision}
 		p.ledger.publish(index, &p.published[index])
 	}
+	owners, err := p.owner.references(ctx)
+	if err != nil {
+		return err
+	}
+	p.disowned[index] = !owns(owners, secret.OwnerReferences)
 	return nil
 }
 
@@ -161,7 +168,7 @@ func (p *publisher) publish(ctx context.Context) error {
 	}
 	var failed error
 	var missing []*table.Route // of shards that could not be written
-	for _, i := range compiler.WriteOrder(&p.published, next.shards) {
+	for _, i := range compiler.WriteOrder(p.kept(), next.shards) {
 		if takesAway(&p.published[i], &next.shards[i], missing) {
 			continue // a model moves from here to a shard that is not written yet
 		}
@@ -174,6 +181,17 @@ func (p *publisher) publish(ctx context.Context) error {
 		p.done = next
 	}
 	return failed
+}
+
+// kept is what is published and need not be written again if it is the same.
+func (p *publisher) kept() *compiler.ShardSet {
+	kept := p.published
+	for i, disowned := range p.disowned {
+		if disowned {
+			kept[i].Revision = ""
+		}
+	}
+	return &kept
 }
 
 // takesAway says whether writing next in place of was would drop a model that one of the missing routes is to serve.
@@ -205,12 +223,17 @@ func (p *publisher) write(ctx context.Context, index int, shard *compiler.Encode
 	p.mu.Lock()
 	known := p.stored[index]
 	p.mu.Unlock()
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: table.ShardName(index), ResourceVersion: known, Labels: managedLabels()},
-		Type:       table.ShardSecretType,
-		Data:       map[string][]byte{table.ShardKey: shard.Data},
+	owners, err := p.owner.references(ctx)
+	if err != nil {
+		return err
 	}
-	var err error
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: p.namespace, Name: table.ShardName(index), ResourceVersion: known, Labels: managedLabels(), OwnerReferences: owners,
+		},
+		Type: table.ShardSecretType,
+		Data: map[string][]byte{table.ShardKey: shard.Data},
+	}
 	if known == "" {
 		err = p.writer.Create(ctx, secret)
 	} else {
@@ -225,7 +248,7 @@ func (p *publisher) write(ctx context.Context, index int, shard *compiler.Encode
 		return fmt.Errorf("write shard %s: %s", table.ShardName(index), reasonOf(err))
 	}
 	p.know(index, secret.ResourceVersion)
-	p.published[index] = *shard
+	p.published[index], p.disowned[index] = *shard, false
 	p.ledger.publish(index, shard)
 	return nil
 }

@@ -58,12 +58,13 @@ func newSystem(mgr ctrl.Manager, o Options) *system {
 	s := &system{world: newWorld(), reports: newReports(o.Clock, o.ReportTimeout)}
 	ledger := &ledger{fresh: func(keys []types.NamespacedName) { s.toRoutes.add(keys...) }}
 	writer := &statusWriter{client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder(reporter)}
+	owner := newOwner(o, mgr.GetAPIReader())
 	s.compiling = &compiling{
 		world: s.world, fetcher: newFetcher(mgr.GetAPIReader()), writer: mgr.GetClient(), reader: mgr.GetAPIReader(),
-		options: o, clock: o.Clock,
+		owner: owner, options: o, clock: o.Clock,
 	}
 	s.publisher = &publisher{
-		writer: mgr.GetClient(), reader: mgr.GetAPIReader(), namespace: o.Namespace, compiling: s.compiling, ledger: ledger,
+		writer: mgr.GetClient(), reader: mgr.GetAPIReader(), namespace: o.Namespace, owner: owner, compiling: s.compiling, ledger: ledger,
 		metrics: o.Metrics, wake: newSignal(), seen: map[int]bool{},
 	}
 	s.sweeper = &sweeper{reports: s.reports, writer: mgr.GetClient(), retention: o.ReportRetention}

@@ -53,18 +53,12 @@ func (w *world) watches(c cache.Cache) []func(context.Context) error {
 		func(ctx context.Context) error { return handle(ctx, c, &storedPin{}, w.setPin) },
 		func(ctx context.Context) error { return handle(ctx, c, &corev1.Service{}, w.setService) },
 		func(ctx context.Context) error {
-			return handle(ctx, c, metadataOf("Secret"), w.setVersion(compiler.KindSecret))
+			return handle(ctx, c, metadataOf(secretKind), w.setVersion(compiler.KindSecret))
 		},
 		func(ctx context.Context) error {
-			return handle(ctx, c, metadataOf("ConfigMap"), w.setVersion(compiler.KindConfigMap))
+			return handle(ctx, c, metadataOf(configMapKind), w.setVersion(compiler.KindConfigMap))
 		},
 	}
-}
-
-func metadataOf(kind string) *metav1.PartialObjectMetadata {
-	m := &metav1.PartialObjectMetadata{}
-	m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
-	return m
 }
 
 // handle has set called for each event of a kind, with a nil object when it is gone. It returns once set has been called for

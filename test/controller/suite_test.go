@@ -105,7 +105,7 @@ func (w world) start(ctx context.Context, h hooks) *running {
 	if h.options != nil {
 		h.options(&o)
 	}
-	to, err := controller.ManagerOptions(o, manager.Options{
+	to, err := controller.ManagerOptions(config, o, manager.Options{
 		Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0", LeaderElection: h.elect,
 		NewClient: func(c *rest.Config, co client.Options) (client.Client, error) { return intercepted(c, co, r, h) },
 	})
