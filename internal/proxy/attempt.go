@@ -26,9 +26,8 @@ type attempt struct {
 	span    *telemetry.AttemptSpan
 	began   time.Time
 
-	slow     time.Duration // longest wait for the first token; 0 is none
-	share    time.Duration // what the attempt may use of the budget; 0 is all
-	deadline *time.Timer   // nil where nothing bounds the attempt yet
+	limits  limits
+	verdict *Outcome // what wake has given the attempt up for
 
 	resp      *http.Response    // once its header came
 	events    *sse.Scanner      // where the answer is a stream
@@ -51,25 +50,16 @@ func (x *exchange) attempt(i int, permit *breaker.Permit) (outcome Outcome) {
 	outcome = Outcome{Class: Cancelled, Cause: "panic"} // until it is known better
 	defer func() { a.end(&outcome) }()
 	a.bound(len(x.plan.Steps) - a.n)
-	if err := a.send(); err != nil {
+	if err := a.prepare(); err != nil {
 		return Outcome{Class: Misconfigured, Cause: err.Error()}
 	}
-	return a.converse()
+	return a.run()
 }
 
 // end gives everything back and notes how the attempt ended.
 func (a *attempt) end(o *Outcome) {
 	a.permit.Done(o.evidence())
-	if a.deadline != nil {
-		a.deadline.Stop()
-	}
-	if a.up.parts != nil {
-		if o.Class == Success && a.events != nil {
-			a.up.drain()
-		} else {
-			a.up.abandon() // or it has ended by itself
-		}
-	}
+	a.up.release(o.Class == Success && a.events != nil)
 	a.up.lease.release()
 	a.suspect(o)
 	a.x.outside += time.Since(a.began)
@@ -118,38 +108,13 @@ func (a *attempt) suspect(o *Outcome) {
 		return
 	}
 	waited := time.Since(a.began)
-	if !a.token && waited >= breaker.SuspicionAfter && (a.slow == 0 || waited < a.slow) {
+	if !a.token && waited >= breaker.SuspicionAfter && (a.limits.slow == 0 || waited < a.limits.slow) {
 		a.x.p.cfg.Breakers.Suspect(a.backend.ID, a.x.path())
 	}
 }
 
-// bound settles how long the attempt may go without its first token, and without an answer where it does not stream.
-func (a *attempt) bound(others int) {
-	s := &a.backend.Saturation
-	a.slow = s.SlowAfter
-	if !a.x.stream {
-		a.slow = s.NonStreamingSlowAfter
-	}
-	if a.slow > 0 && s.SlowAfterPerKilotoken > 0 {
-		tokens := int64(len(a.x.body)) / bytesPerToken
-		a.slow += time.Duration(float64(s.SlowAfterPerKilotoken) * float64(tokens) / 1000)
-	}
-	a.share = a.x.budget.share(a.began, others)
-	if first := shorter(a.slow, a.share); first > 0 {
-		a.deadline = time.NewTimer(first)
-	}
-}
-
-// shorter returns the shorter of two limits, of which 0 is none.
-func shorter(a, b time.Duration) time.Duration {
-	if a == 0 || b == 0 {
-		return max(a, b)
-	}
-	return min(a, b)
-}
-
-// send starts the request. The error is about the route's configuration and names no host.
-func (a *attempt) send() error {
+// prepare makes the request. The error is about the route's configuration and names no host.
+func (a *attempt) prepare() error {
 	x := a.x
 	tr, err := x.p.transports.get(a.backend, x.route.Timeouts.Connect)
 	if err != nil {
@@ -163,11 +128,44 @@ func (a *attempt) send() error {
 	body := x.envelope.Splice(x.body, a.backend.Model)
 	header := x.toBackend(a.backend)
 	a.span.Inject(header)
-	a.up.transport, a.up.limit, a.up.fault = tr, x.p.cfg.MaxAnswer, x.p.reportPanic
-	a.up.lease = x.p.memory.ofAnswer()
+	a.up = upstream{waiter: a, transport: tr, lease: x.p.memory.ofAnswer(), background: &x.p.background}
 	a.up.request = func(ctx context.Context) *http.Request { return newRequest(ctx, target, header, body) }
-	a.up.start(&x.p.background)
 	return nil
+}
+
+// run sends the request and takes the answer as what its status and its first bytes say that it is.
+func (a *attempt) run() Outcome {
+	resp, err := a.up.roundTrip()
+	if err != nil {
+		return a.instead(transportOutcome(err))
+	}
+	a.resp = resp
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return a.instead(a.takeError(time.Now()))
+	}
+	body, closeBody, err := decoder(resp.Header.Values("Content-Encoding"), resp.Body, a.x.p.cfg.MaxAnswer)
+	if err != nil {
+		return unreadable(err)
+	}
+	defer closeBody()
+	room := buffers.Get().(*[readSize]byte)
+	prefix, shape, err := sniff(body, room[:])
+	if shape != openai.ShapeSSE {
+		defer buffers.Put(room)
+		return a.takeWhole(a.up.readWhole(prefix, err, body, a.x.p.cfg.MaxAnswer))
+	}
+	a.events = sse.NewScanner(0)
+	a.events.Feed(prefix)
+	buffers.Put(room)
+	return a.relay(body, err)
+}
+
+// instead returns what the attempt was given up for, if it was, in place of what that looks like.
+func (a *attempt) instead(o Outcome) Outcome {
+	if a.verdict != nil {
+		return *a.verdict
+	}
+	return o
 }
 
 // joinUpTo is the size up to which a body is copied into one piece. net/http writes the header of a request together with
@@ -186,116 +184,6 @@ func newRequest(ctx context.Context, target *url.URL, header http.Header, body o
 	r := &http.Request{Method: http.MethodPost, URL: target, Host: header.Get("Host"), Header: header,
 		Body: reader, ContentLength: size, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 	return r.WithContext(ctx)
-}
-
-// converse waits for whatever comes first: a part of the answer, a limit, a beat that is due, the caller's leaving. It
-// never waits for one of them while another could pass.
-func (a *attempt) converse() Outcome {
-	left := a.x.r.Context().Done()
-	for {
-		select {
-		case p := <-a.up.parts:
-			if o, ended := a.take(p); ended {
-				return o
-			}
-		case <-a.expiry():
-			if o, ended := a.lastLook(); ended {
-				return o
-			}
-		case <-a.x.caller.beats():
-			a.x.caller.onBeat()
-		case <-left:
-			return Outcome{Class: Cancelled, Cause: "the caller went away"}
-		}
-		if a.x.caller.err != nil {
-			return Outcome{Class: Cancelled, Cause: "the caller does not take what is sent"}
-		}
-	}
-}
-
-func (a *attempt) expiry() <-chan time.Time {
-	if a.deadline == nil {
-		return nil
-	}
-	return a.deadline.C
-}
-
-// lastLook takes what came just before a limit passed, or while a slow caller was written to; only then it judges.
-func (a *attempt) lastLook() (o Outcome, ended bool) {
-	select {
-	case p := <-a.up.parts:
-		if o, ended = a.take(p); ended {
-			return o, true
-		}
-	default:
-	}
-	return a.expired(time.Now())
-}
-
-// expired says which limit has passed, if one has.
-func (a *attempt) expired(now time.Time) (o Outcome, ended bool) {
-	if a.committed() {
-		return a.expiredStream(now)
-	}
-	switch waited := now.Sub(a.began); {
-	case a.slow > 0 && waited >= a.slow:
-		return Outcome{Class: Saturated, Slow: a.slow, Cause: "no first token within " + a.slow.Round(time.Millisecond).String()}, true
-	case a.x.budget.spent(now):
-		return Outcome{Class: Deadline, Cause: "the request's time is over"}, true
-	case a.share > 0 && waited >= a.share:
-		return Outcome{Class: OutOfShare, Cause: "no first token within its share of the request's time"}, true
-	}
-	if a.slow > 0 || a.share > 0 {
-		a.deadline.Reset(time.Millisecond) // the clock is not quite there
-	}
-	return Outcome{}, false
-}
-
-// expiredStream is expired for an answer that the caller is reading.
-func (a *attempt) expiredStream(now time.Time) (o Outcome, ended bool) {
-	idle := a.x.route.Timeouts.Idle
-	spent, idled := a.x.budget.spent(now), idle > 0 && now.Sub(a.heard) >= idle
-	switch {
-	case a.progress.Whole() && (spent || idled):
-		return a.complete(), true // all that is missing is its [DONE]
-	case spent:
-		return Outcome{Class: Deadline, Cause: "the request's time is over, within the answer"}, true
-	case idled:
-		return Outcome{Class: Broken, Code: openai.CodeStreamIdle, Cause: "silent for " + idle.String() + " within the answer"}, true
-	}
-	a.limitSilence(now)
-	return Outcome{}, false
-}
-
-// awaitBody ends the wait for a first token: the status has told that there is none to come. What is left of the answer is
-// bounded by the upstream, and by the request's whole time.
-func (a *attempt) awaitBody() {
-	a.slow, a.share = 0, 0
-	switch {
-	case a.x.budget.limited():
-		a.deadline.Reset(max(time.Until(a.x.budget.ends), time.Millisecond))
-	case a.deadline != nil:
-		a.deadline.Stop()
-	}
-}
-
-// limitSilence arms the deadline for the end of the idle time or of the budget.
-func (a *attempt) limitSilence(now time.Time) {
-	var next time.Duration
-	if idle := a.x.route.Timeouts.Idle; idle > 0 {
-		next = max(idle-now.Sub(a.heard), time.Millisecond)
-	}
-	if a.x.budget.limited() {
-		next = shorter(next, max(a.x.budget.ends.Sub(now), time.Millisecond))
-	}
-	switch {
-	case next > 0 && a.deadline == nil:
-		a.deadline = time.NewTimer(next)
-	case next > 0:
-		a.deadline.Reset(next)
-	case a.deadline != nil:
-		a.deadline.Stop()
-	}
 }
 
 // committed says whether the caller has got a part of this answer.

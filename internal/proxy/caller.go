@@ -30,7 +30,8 @@ type caller struct {
 	timeout time.Duration
 	http2   bool
 
-	beat      *time.Timer // nil where no heartbeats are due
+	listening bool      // to heartbeats
+	next      time.Time // when beat has something to do; zero: never
 	heartbeat table.Heartbeat
 	form      sse.Form
 	state     stream.Heartbeat
@@ -40,6 +41,7 @@ type caller struct {
 	out       []byte // what the next flush writes
 	committed bool
 	wrote     time.Time // of the last write
+	ends      time.Time // the deadline of writes
 	err       error     // of a write: the caller is gone or stuck
 	aborted   bool      // the answer must not look whole
 }
@@ -49,7 +51,7 @@ func (c *caller) init(w http.ResponseWriter, r *http.Request, timeout time.Durat
 	w.Header()[headerRequestID] = []string{x.log.RequestID}
 	if !c.http2 {
 		// The connection's last answer has left its deadline, which must not fall into a "100 Continue" of this request.
-		_ = c.conn.SetWriteDeadline(x.began.Add(timeout))
+		c.extend()
 	}
 }
 
@@ -61,55 +63,45 @@ func (c *caller) listen(h table.Heartbeat) {
 	if h.Form == table.HeartbeatBlock {
 		c.form = sse.Block
 	}
-	c.beat = time.NewTimer(h.CommitAfter - time.Since(c.x.began))
+	c.listening, c.next = true, c.x.began.Add(h.CommitAfter)
 }
 
-// beats fires when onBeat is due; nil, which never fires, where there are no heartbeats.
-func (c *caller) beats() <-chan time.Time {
-	if c.beat == nil {
-		return nil
+// due is when beat has something to do; the zero time is never.
+func (c *caller) due() time.Time { return c.next }
+
+// beat commits the status line when its time has come, and repeats the state after an interval without output. It may be
+// called at any time.
+func (c *caller) beat(now time.Time) {
+	if c.next.IsZero() || now.Before(c.next) {
+		return
 	}
-	return c.beat.C
-}
-
-// onBeat commits the status line when its time has come, and repeats the state after an interval without output.
-func (c *caller) onBeat() {
-	if !c.committed {
+	quiet := c.wrote.Add(c.heartbeat.Interval)
+	switch {
+	case !c.committed:
 		c.commit(true)
 		c.flush()
-		c.rearm(c.heartbeat.Interval)
-		return
+		c.rearm(now)
+	case c.heartbeat.Interval == 0: // it was armed for the commit alone
+		c.next = time.Time{}
+	case now.Before(quiet):
+		c.next = quiet
+	default:
+		again := c.state
+		again.ElapsedMS = now.Sub(c.x.began).Milliseconds()
+		c.comment(&again, stateKeepalive)
+		c.flush()
+		c.rearm(now)
 	}
-	if c.heartbeat.Interval == 0 {
-		return // it was armed for the commit alone
-	}
-	if quiet := time.Since(c.wrote); quiet < c.heartbeat.Interval {
-		c.rearm(c.heartbeat.Interval - quiet)
-		return
-	}
-	again := c.state
-	again.ElapsedMS = time.Since(c.x.began).Milliseconds()
-	c.comment(&again, stateKeepalive)
-	c.flush()
-	c.rearm(c.heartbeat.Interval)
 }
 
-func (c *caller) rearm(d time.Duration) {
-	if c.heartbeat.Interval > 0 {
-		c.beat.Reset(d)
-	}
-}
+func (c *caller) rearm(now time.Time) { c.next = after(now, c.heartbeat.Interval) }
 
 // stop ends the heartbeats: nothing is written after it.
-func (c *caller) stop() {
-	if c.beat != nil {
-		c.beat.Stop()
-	}
-}
+func (c *caller) stop() { c.next = time.Time{} }
 
 // say tells a streaming caller what its request does now; others are not told.
 func (c *caller) say(h stream.Heartbeat) {
-	if c.beat == nil {
+	if !c.listening {
 		return
 	}
 	c.state = h
@@ -132,7 +124,7 @@ func (c *caller) started(h stream.Heartbeat, held []byte) {
 	c.comment(&h, string(h.State))
 	if !c.committed {
 		c.commit(false)
-		c.rearm(c.heartbeat.Interval)
+		c.rearm(time.Now())
 	}
 	c.out = append(c.out, held...)
 }
@@ -181,21 +173,32 @@ func (c *caller) write(p []byte) bool {
 	return c.err == nil
 }
 
-// extend gives what is written next a deadline of its own. Where it cannot be set, the connection is gone.
+// extend gives what is written next a deadline of its own. One that was given within the last thirtieth of the timeout
+// stays: renewing takes a lock of the poller.
 func (c *caller) extend() {
 	c.wrote = time.Now()
-	_ = c.conn.SetWriteDeadline(c.wrote.Add(c.timeout))
+	ends := c.wrote.Add(c.timeout)
+	if c.http2 || ends.Sub(c.ends) > c.timeout/30 {
+		_ = c.conn.SetWriteDeadline(ends) // where it cannot be set, the connection is gone
+		c.ends = ends
+	}
 }
 
-// answer writes a whole answer that is no stream.
-func (c *caller) answer(status int, body []byte) {
+// answer writes a whole answer that is no stream, in pieces.
+func (c *caller) answer(status int, pieces ...[]byte) {
+	size := 0
+	for _, piece := range pieces {
+		size += len(piece)
+	}
 	h := c.header()
 	h["Content-Type"] = []string{"application/json"}
-	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	h["Content-Length"] = []string{strconv.Itoa(size)}
 	c.x.decisions(h, false)
 	c.committed = true
 	c.w.WriteHeader(status)
-	c.write(body)
+	for _, piece := range pieces {
+		c.write(piece)
+	}
 }
 
 // fail tells the caller why there is no answer, in the form that is still possible.
@@ -223,11 +226,7 @@ func (c *caller) failWhole(f *failure) {
 		openai.WriteError(c.w, f.err)
 		return
 	}
-	body := f.body()
-	h["Content-Type"] = []string{"application/json"}
-	h["Content-Length"] = []string{strconv.Itoa(len(body))}
-	c.w.WriteHeader(f.err.HTTPStatus())
-	c.write(body)
+	c.answer(f.err.HTTPStatus(), f.body())
 }
 
 // abandon is for a caller that is gone.

@@ -27,7 +27,7 @@ func TestEarlyCommitHasItsOwnDeadline(t *testing.T) {
 	x := &exchange{r: httptest.NewRequest(http.MethodPost, "/v1/chat/completions", http.NoBody), began: time.Now().Add(-time.Hour)}
 	x.caller.init(w, x.r, time.Minute, x)
 	x.caller.listen(table.Heartbeat{})
-	x.caller.onBeat()
+	x.caller.beat(time.Now())
 	if len(w.flushed) != 1 || time.Until(w.flushed[0]) <= 0 {
 		t.Errorf("flushed under the deadlines %v", w.flushed)
 	}

@@ -117,19 +117,23 @@ func (x *exchange) pause(d time.Duration) bool {
 	if x.budget.spent(time.Now().Add(d)) {
 		return false
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	x.outside += d
-	for {
+	ends := time.Now().Add(d)
+	var alarm alarm
+	defer alarm.stop()
+	for x.caller.err == nil {
 		select {
-		case <-timer.C:
-			return x.caller.err == nil
-		case <-x.caller.beats():
-			x.caller.onBeat()
+		case <-alarm.at(earlier(ends, x.caller.due())):
 		case <-x.r.Context().Done():
 			return false
 		}
+		now := time.Now()
+		if !now.Before(ends) {
+			return true
+		}
+		x.caller.beat(now)
 	}
+	return false
 }
 
 // overdue says whether the request has ended, whatever the backends do.

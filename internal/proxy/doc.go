@@ -6,7 +6,8 @@
 // Kubernetes.
 //
 // pipeline.go shows the stages of a request, outermost first, each in a file of its own. outcome.go is the one table of
-// how an attempt can end and what follows. caller.go is the only place that writes to a caller, on the goroutine of the
-// request; upstream.go is the only goroutine beside it: one per attempt, which reads from the backend. plain.go is its
-// client for small requests without TLS; http.Transport is the one for all others.
+// how an attempt can end and what follows. A request is served by one goroutine, net/http's: it alone writes to the caller
+// (caller.go) and it alone waits for backends (upstream.go), which wakes it for heartbeats, limits and the caller's leaving
+// (wait.go, limits.go). plain.go is the client for small requests without TLS, whose connections it reads itself;
+// http.Transport is the one for all others, and there a goroutine beside it does the reading (pooled.go).
 package proxy

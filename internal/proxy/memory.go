@@ -1,9 +1,6 @@
 package proxy
 
-import (
-	"sync"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // memory is the process-wide budget of bytes for bodies that are held whole.
 type memory struct {
@@ -11,14 +8,12 @@ type memory struct {
 	used  atomic.Int64
 }
 
-// lease is one body's part of the budget. It is safe for concurrent use; nil stands for a body that is not counted.
+// lease is one body's part of the budget. It is not safe for concurrent use; nil stands for a body that is not counted.
 type lease struct {
 	memory *memory
 	limit  int64 // of all that is used, for this lease to grow
 
-	mu    sync.Mutex
-	held  int64
-	ended bool
+	held int64
 }
 
 // ofRequest is the lease of a request's body. An eighth of the budget is not for these: a backend's work must not be lost
@@ -28,21 +23,16 @@ func (m *memory) ofRequest() *lease { return &lease{memory: m, limit: m.limit - 
 // ofAnswer is the lease of an answer that is held whole.
 func (m *memory) ofAnswer() *lease { return &lease{memory: m, limit: m.limit} }
 
-// grow makes the lease cover n bytes in all; false when the budget is spent or the lease released, and then it holds what
-// it held.
+// grow makes the lease cover n bytes in all; false when the budget is spent, and then it holds what it held.
 func (l *lease) grow(n int64) bool {
 	if l == nil {
 		return true
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	more := n - l.held
-	switch {
-	case l.ended:
-		return false
-	case more <= 0:
+	if more <= 0 {
 		return true
-	case l.memory.used.Add(more) > l.limit:
+	}
+	if l.memory.used.Add(more) > l.limit {
 		l.memory.used.Add(-more)
 		return false
 	}
@@ -50,13 +40,11 @@ func (l *lease) grow(n int64) bool {
 	return true
 }
 
-// release gives everything back, for good. Further calls do nothing.
+// release gives everything back. Further calls do nothing.
 func (l *lease) release() {
 	if l == nil {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.memory.used.Add(-l.held)
-	l.held, l.ended = 0, true
+	l.held = 0
 }

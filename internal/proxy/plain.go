@@ -24,7 +24,7 @@ var (
 
 // plain sends requests over HTTP/1.1 without TLS, with small bodies: what a GPU in the next room is asked. There
 // http.Transport costs two goroutines, their hand-overs and a second set of buffers per connection, a third of all that a
-// request costs here; the goroutine of upstream can write and read by itself. The format on the wire is net/http's in both
+// request costs here; the goroutine of the request can write and read by itself. The format on the wire is net/http's in both
 // directions. A body that is small is written whole before the answer is looked at, without waiting for its reader.
 type plain struct {
 	dial func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -51,26 +51,28 @@ func isASCII(host string) bool {
 }
 
 // roundTrip sends r. One that died on a reused connection before any byte of an answer met a backend that had closed it
-// meanwhile: it is sent once more, on a fresh one, with what again returns.
-func (p *plain) roundTrip(r *http.Request, again func() *http.Request) (*http.Response, error) {
-	ctx, addr := r.Context(), r.URL.Host
+// meanwhile: it is sent once more, on a fresh one.
+func (p *plain) roundTrip(u *upstream, r *http.Request) (*http.Response, error) {
+	addr := r.URL.Host
 	if r.URL.Port() == "" {
 		addr = net.JoinHostPort(r.URL.Hostname(), "80")
 	}
 	if c := p.take(addr); c != nil {
-		resp, err := c.roundTrip(r)
-		if err == nil || c.answered || ctx.Err() != nil {
+		resp, err := c.roundTrip(u, r)
+		if err == nil || c.answered || c.left {
 			return resp, err
 		}
-		r = again()
+		c.close()
+		u.conn, r = nil, u.request(context.Background())
 	}
-	nc, err := p.dial(ctx, "tcp", addr)
+	dial := func(ctx context.Context) (net.Conn, error) { return p.dial(ctx, "tcp", addr) }
+	nc, err := beside(u, dial, func(late net.Conn) { late.Close() })
 	if err != nil {
 		return nil, err
 	}
 	c := &plainConn{pool: p, addr: addr, nc: nc}
 	c.br = bufio.NewReaderSize(c, plainRead)
-	return c.roundTrip(r)
+	return c.roundTrip(u, r)
 }
 
 // take returns an idle connection that is still good; nil where there is none.

@@ -7,12 +7,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// plainConn is a connection of plain. One goroutine uses it at a time; closing it from another one ends what that does.
+// plainConn is a connection of plain. One goroutine uses it at a time, that of the request; deadlines of the connection
+// wake it for its waiter.
 type plainConn struct {
 	pool *plain
 	addr string
@@ -20,6 +21,11 @@ type plainConn struct {
 	br   *bufio.Reader // of the connection itself
 	room int64         // what may still be read of a header, in bytes; below 0 there is no limit
 
+	up       *upstream   // whose request is on it
+	watch    func() bool // ends the watch over the caller's context; nil where there is none
+	armed    time.Time   // the deadline that is set, unless it has passed
+	passed   bool
+	left     bool // the waiter has ended the wait
 	answered bool // a byte of the current answer came
 	since    time.Time
 }
@@ -27,44 +33,33 @@ type plainConn struct {
 // writers are buffers for requests.
 var writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, plainWrite) }}
 
-// Read reads from the connection on behalf of br.
-func (c *plainConn) Read(p []byte) (int, error) {
-	switch {
-	case c.room == 0:
-		return 0, errHeaderTooLarge
-	case c.room > 0 && int64(len(p)) > c.room:
-		p = p[:c.room]
-	}
-	n, err := c.nc.Read(p)
-	if n > 0 {
-		c.answered = true
-		c.room -= min(int64(n), max(c.room, 0))
-	}
-	return n, err
-}
+// past is a deadline that ends any wait.
+var past = time.Unix(1, 0)
 
-// roundTrip sends a request and returns its answer, whose body gives the connection back at its end. The end of the
-// request's context closes the connection, until then.
-func (c *plainConn) roundTrip(r *http.Request) (*http.Response, error) {
-	c.answered = false
-	stop := context.AfterFunc(r.Context(), func() { c.nc.Close() })
-	errWrite := c.write(r)
+// roundTrip sends a request and returns its answer, whose body gives the connection back at its end. On an error the
+// connection stays as it is: the backend is not to see its caller leave before that is known everywhere else.
+func (c *plainConn) roundTrip(u *upstream, r *http.Request) (*http.Response, error) {
+	c.up, u.conn = u, c
+	c.answered, c.left = false, false
+	c.watch = context.AfterFunc(u.context(), func() { _ = c.nc.SetDeadline(past) })
+	errWrite := c.send(r)
+	if c.left {
+		return nil, errWrite
+	}
 	// A backend may refuse before it has read everything: its answer counts, not that the rest could not be written.
 	resp, err := c.readHead(r)
 	if err != nil {
-		stop()
-		c.nc.Close()
 		return nil, errors.Join(errWrite, err)
 	}
 	again := errWrite == nil && !resp.Close && resp.StatusCode != http.StatusSwitchingProtocols
 	resp.Request = nil // a stream may last; its request need not
-	resp.Body = &plainBody{body: resp.Body, conn: c, stop: stop, again: again}
+	resp.Body = &plainBody{body: resp.Body, conn: c, again: again}
 	return resp, nil
 }
 
-func (c *plainConn) write(r *http.Request) error {
+func (c *plainConn) send(r *http.Request) error {
 	bw := writers.Get().(*bufio.Writer)
-	bw.Reset(c.nc)
+	bw.Reset(c)
 	err := r.Write(bw)
 	if err == nil {
 		err = bw.Flush()
@@ -93,37 +88,114 @@ func (c *plainConn) readHead(r *http.Request) (*http.Response, error) {
 	return nil, errInformational
 }
 
-// plainBody is the body of an answer. Close may be called while another goroutine reads: the read ends.
-type plainBody struct {
-	body  io.Reader
-	conn  *plainConn
-	stop  func() bool // ends the watch over the request's context; false when it has closed the connection
-	again bool        // the connection is good for another request after the body's end
-	ended atomic.Bool
-}
-
-func (b *plainBody) Read(p []byte) (int, error) {
-	n, err := b.body.Read(p)
-	if err != nil {
-		b.end(err == io.EOF) // a wrapped EOF is none
+// Read reads from the connection on behalf of br.
+func (c *plainConn) Read(p []byte) (n int, err error) {
+	switch {
+	case c.room == 0:
+		return 0, errHeaderTooLarge
+	case c.room > 0 && int64(len(p)) > c.room:
+		p = p[:c.room]
+	}
+	for again := true; again; {
+		if err = c.arm(); err != nil {
+			return 0, err
+		}
+		n, err = c.nc.Read(p)
+		again, err = c.goesOn(err)
+	}
+	if n > 0 {
+		c.answered = true
+		c.room -= min(int64(n), max(c.room, 0))
 	}
 	return n, err
 }
 
-// Close closes the connection, unless the body has come to its end.
-func (b *plainBody) Close() error {
-	b.end(false)
+// Write writes a request.
+func (c *plainConn) Write(p []byte) (n int, err error) {
+	for again := true; again; {
+		if err = c.arm(); err != nil {
+			return n, err
+		}
+		var m int
+		m, err = c.nc.Write(p[n:])
+		n += m
+		again, err = c.goesOn(err)
+	}
+	return n, err
+}
+
+// arm sets the deadline at which the waiter wants to be woken, where that has changed. The watch over the caller sets one
+// too, at any moment: where this came after it, the context has ended.
+func (c *plainConn) arm() error {
+	due := c.up.due()
+	if !c.passed && due.Equal(c.armed) {
+		return nil
+	}
+	_ = c.nc.SetDeadline(due) // where it cannot be set, the connection is gone
+	c.armed, c.passed = due, false
+	if c.up.context().Err() != nil {
+		_, err := c.goesOn(os.ErrDeadlineExceeded)
+		return err
+	}
 	return nil
 }
 
-// end gives the connection back where the answer is whole and nothing came behind it.
-func (b *plainBody) end(whole bool) {
-	if b.ended.Swap(true) {
+// goesOn wakes the waiter where err says that its time has come. again says that the wait goes on.
+func (c *plainConn) goesOn(err error) (again bool, _ error) {
+	if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
+		return false, err
+	}
+	c.passed = true
+	err = c.up.wake(time.Now())
+	c.left = err != nil
+	return err == nil, err
+}
+
+// unwatch ends the watch over the caller. It reports whether the caller was there until then.
+func (c *plainConn) unwatch() bool {
+	there := c.watch == nil || c.watch()
+	c.watch = nil
+	return there
+}
+
+func (c *plainConn) close() {
+	c.unwatch()
+	_ = c.nc.Close()
+}
+
+// plainBody is the body of an answer.
+type plainBody struct {
+	body  io.Reader
+	conn  *plainConn
+	again bool // the connection is good for another request after the body's end
+	ended bool
+}
+
+func (b *plainBody) Read(p []byte) (int, error) {
+	n, err := b.body.Read(p)
+	if err == io.EOF && !b.ended { // a wrapped EOF is none
+		b.end()
+	}
+	return n, err
+}
+
+// end gives the connection back, where the answer came to its end and nothing behind it.
+func (b *plainBody) end() {
+	b.ended = true
+	c := b.conn
+	c.up.conn, c.up = nil, nil
+	if !c.unwatch() || !b.again || c.br.Buffered() > 0 {
+		c.close()
 		return
 	}
-	if b.stop() && whole && b.again && b.conn.br.Buffered() == 0 {
-		b.conn.pool.put(b.conn)
-		return
+	c.pool.put(c)
+}
+
+// Close closes the connection, unless the body has come to its end.
+func (b *plainBody) Close() error {
+	if !b.ended {
+		b.ended = true
+		b.conn.close()
 	}
-	b.conn.nc.Close()
+	return nil
 }

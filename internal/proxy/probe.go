@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"time"
 
@@ -78,59 +79,76 @@ func (p *Proxy) probe(ctx context.Context, b *table.Backend, ep openai.Endpoint,
 		header["Anthropic-Version"] = []string{"2023-06-01"}
 	}
 	addOwn(header, b)
-	u := upstream{transport: tr, limit: p.cfg.MaxAnswer, fault: p.reportPanic}
+	u := upstream{waiter: prober{ctx}, transport: tr, background: &p.background}
 	u.request = func(ctx context.Context) *http.Request {
 		return newRequest(ctx, target, header, envelope.Splice(content, b.Model))
 	}
-	u.start(&p.background)
-	defer u.abandon()
-	return firstTokenOf(ctx, &u, ep)
+	defer u.release(false)
+	o := p.firstTokenOf(&u, ep)
+	if ctx.Err() != nil {
+		return Outcome{Class: Cancelled, Cause: "the probe was stopped"}
+	}
+	return o
 }
 
-func firstTokenOf(ctx context.Context, u *upstream, ep openai.Endpoint) Outcome {
-	var resp *http.Response
+// prober is the waiter of a probe, which has nothing to do meanwhile.
+type prober struct{ ctx context.Context }
+
+func (w prober) context() context.Context { return w.ctx }
+func (w prober) due() time.Time           { return time.Time{} }
+func (w prober) wake(time.Time) error     { return w.ctx.Err() }
+
+// firstTokenOf sends the request and judges the answer up to its first token. A fault of ours is no evidence.
+func (p *Proxy) firstTokenOf(u *upstream, ep openai.Endpoint) (o Outcome) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			p.reportPanic(fault)
+			o = Outcome{Class: Cancelled, Cause: "panic"}
+		}
+	}()
+	resp, err := u.roundTrip()
+	if err != nil {
+		return transportOutcome(err)
+	}
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		arrived := time.Now()
+		return judgeStatus(ep, resp, u.errorBody(), arrived, false)
+	}
+	body, closeBody, err := decoder(resp.Header.Values("Content-Encoding"), resp.Body, p.cfg.MaxAnswer)
+	if err != nil {
+		return unreadable(err)
+	}
+	defer closeBody()
+	prefix, shape, err := sniff(body, make([]byte, readSize))
+	if shape == openai.ShapeSSE {
+		return judgeEvents(body, prefix, err, ep)
+	}
+	whole, err := u.readWhole(prefix, err, body, p.cfg.MaxAnswer)
+	if err != nil {
+		return unreadable(err)
+	}
+	return outcomeOf(openai.JudgeBody(ep, whole).Answer)
+}
+
+// judgeEvents looks for a token in a stream that begins with prefix, read with err.
+func judgeEvents(body io.Reader, prefix []byte, err error, ep openai.Endpoint) Outcome {
 	events := sse.NewScanner(0)
+	events.Feed(prefix)
 	for {
-		select {
-		case <-ctx.Done():
-			return Outcome{Class: Cancelled, Cause: "the probe was stopped"}
-		case part := <-u.parts:
-			if part.resp != nil {
-				resp = part.resp
-			}
-			switch {
-			case resp == nil:
-				return transportOutcome(part.err)
-			case part.settled:
-				continue // its body says more
-			case part.whole:
-				o, _ := judgeWhole(ep, resp, &part, false)
-				return o
-			}
-			if o, known := judgeEvents(events, u, &part, ep); known {
-				return o
+		for ev, ok := events.Next(); ok; ev, ok = events.Next() {
+			facts := openai.JudgeEvent(ep, ev.Name, ev.Data)
+			switch facts.Kind {
+			case openai.Token:
+				return Outcome{Class: Success}
+			case openai.ErrorEvent:
+				return outcomeOf(facts.Answer)
+			case openai.DoneEvent:
+				return Outcome{Class: Invalid, Cause: "a stream without a token"}
 			}
 		}
-	}
-}
-
-// judgeEvents looks for a token in a part of a stream.
-func judgeEvents(events *sse.Scanner, u *upstream, p *part, ep openai.Endpoint) (o Outcome, known bool) {
-	events.Feed(p.data)
-	u.recycle(p.data)
-	for ev, ok := events.Next(); ok; ev, ok = events.Next() {
-		facts := openai.JudgeEvent(ep, ev.Name, ev.Data)
-		switch facts.Kind {
-		case openai.Token:
-			return Outcome{Class: Success}, true
-		case openai.ErrorEvent:
-			return outcomeOf(facts.Answer), true
-		case openai.DoneEvent:
-			return Outcome{Class: Invalid, Cause: "a stream without a token"}, true
+		if err != nil || events.Err() != nil {
+			return Outcome{Class: Invalid, Cause: "a stream without a token"}
 		}
+		_, err = events.Fill(body)
 	}
-	if p.err != nil || events.Err() != nil {
-		return Outcome{Class: Invalid, Cause: "a stream without a token"}, true
-	}
-	return Outcome{}, false
 }

@@ -86,12 +86,14 @@ func (x *exchange) await(ctx context.Context, backend *table.Backend, wait admis
 			late.release()
 		}
 	}()
+	var alarm alarm
+	defer alarm.stop()
 	for x.caller.err == nil {
 		select {
 		case n := <-places:
 			x.caller.say(stream.Heartbeat{State: stream.StateQueued, Backend: backend.Name, Position: n})
-		case <-x.caller.beats():
-			x.caller.onBeat()
+		case <-alarm.at(x.caller.due()):
+			x.caller.beat(time.Now())
 		case s := <-got:
 			received = true
 			return s.release, s.err

@@ -20,10 +20,9 @@ func quiet(nc net.Conn) bool {
 		return false
 	}
 	var waiting error
-	err = raw.Read(func(fd uintptr) bool {
+	err = raw.Control(func(fd uintptr) {
 		var one [1]byte
 		_, waiting = syscall.Read(int(fd), one[:])
-		return true // do not wait for more
 	})
 	return err == nil && (errors.Is(waiting, syscall.EAGAIN) || errors.Is(waiting, syscall.EWOULDBLOCK))
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/spillway-dev/spillway/api/stream"
@@ -17,51 +18,41 @@ import (
 // maxHeld bounds the events before the first token, in bytes; they are copied, so one event may be as large as the cap.
 const maxHeld = sse.MaxEvent
 
-// take deals with a part of the answer.
-func (a *attempt) take(p part) (o Outcome, ended bool) {
-	if p.resp != nil {
-		a.resp = p.resp
-	}
-	switch {
-	case errors.Is(p.err, errFault):
-		panic(errFault) // it is reported; the request ends as with any fault of ours
-	case a.resp == nil:
-		return transportOutcome(p.err), true
-	case p.settled:
-		a.awaitBody()
-		return Outcome{}, false
-	case p.whole:
-		return a.takeWhole(p), true
-	}
-	return a.takeStream(p)
+// takeError judges an answer that is no success, and whose header arrived at a time.
+func (a *attempt) takeError(arrived time.Time) Outcome {
+	a.awaitBody()
+	body := a.up.errorBody()
+	return withBody(judgeStatus(a.x.endpoint, a.resp, body, arrived, a.x.envelope.PreviousResponse), body)
 }
 
 // takeWhole judges a body that is no stream, and delivers it where it is an answer.
-func (a *attempt) takeWhole(p part) Outcome {
-	if errors.Is(p.err, errNoMemory) {
+func (a *attempt) takeWhole(body []byte, err error) Outcome {
+	switch {
+	case errors.Is(err, errNoMemory):
 		return noRoom()
+	case err != nil:
+		return a.instead(unreadable(err))
 	}
-	o, facts := judgeWhole(a.x.endpoint, a.resp, &p, a.x.envelope.PreviousResponse)
+	facts := openai.JudgeBody(a.x.endpoint, body)
+	o := outcomeOf(facts.Answer)
 	if o.Class != Success {
-		return withBody(o, p.data)
+		return withBody(o, body)
 	}
 	a.usage = facts.Usage
-	return a.deliver(p.data, facts.Model)
+	return a.deliver(body, facts.Model)
 }
 
-// judgeWhole judges an answer that is no stream: by its status, and where that is a success, by its body.
-func judgeWhole(ep openai.Endpoint, resp *http.Response, p *part, previous bool) (Outcome, openai.BodyFacts) {
-	if status := resp.StatusCode; status < 200 || status > 299 {
-		answer := openai.JudgeStatus(&openai.Response{Endpoint: ep, Status: status, Header: resp.Header, Body: p.data,
-			Now: p.arrived, PreviousResponse: previous})
-		answer.Status = status
-		return outcomeOf(answer), openai.BodyFacts{}
-	}
-	if p.err != nil {
-		return Outcome{Class: Invalid, Cause: "answer not readable: " + describe(p.err)}, openai.BodyFacts{}
-	}
-	facts := openai.JudgeBody(ep, p.data)
-	return outcomeOf(facts.Answer), facts
+// unreadable is the outcome of a 2xx whose body cannot be read to its end.
+func unreadable(err error) Outcome {
+	return Outcome{Class: Invalid, Cause: "answer not readable: " + describe(err)}
+}
+
+// judgeStatus judges an answer whose status is not 2xx. previous says that the request names an earlier response.
+func judgeStatus(ep openai.Endpoint, resp *http.Response, body []byte, arrived time.Time, previous bool) Outcome {
+	answer := openai.JudgeStatus(&openai.Response{Endpoint: ep, Status: resp.StatusCode, Header: resp.Header, Body: body,
+		Now: arrived, PreviousResponse: previous})
+	answer.Status = resp.StatusCode
+	return outcomeOf(answer)
 }
 
 // withBody keeps the backend's own error where the caller is to get it. An event's data is copied: it does not stay.
@@ -75,20 +66,20 @@ func withBody(o Outcome, body []byte) Outcome {
 // deliver gives the caller a whole answer in the form that it asked for.
 func (a *attempt) deliver(body []byte, model openai.Span) Outcome {
 	x := a.x
-	if x.route.ResponseModel == table.ModelLogical {
-		name := x.quotedModel()
-		body = openai.AppendReplaced(make([]byte, 0, len(body)+len(name)), body, model, name)
+	before, name, behind := body, []byte(nil), []byte(nil)
+	if x.route.ResponseModel == table.ModelLogical && model.Found() {
+		before, name, behind = body[:model.Start], x.quotedModel(), body[model.End:]
 	}
 	if !x.stream {
 		a.started()
 		toCaller(x.caller.header(), a.resp.Header)
-		x.caller.answer(http.StatusOK, body)
+		x.caller.answer(http.StatusOK, before, name, behind)
 		return Outcome{Class: Success}
 	}
 	if !x.endpoint.Converts() {
 		return Outcome{Class: Invalid, Cause: "a JSON body in answer to a request for a stream"}
 	}
-	events, err := openai.AppendStream(nil, x.endpoint, body, includeUsage(x.body))
+	events, err := openai.AppendStream(nil, x.endpoint, slices.Concat(before, name, behind), includeUsage(x.body))
 	if err != nil {
 		return Outcome{Class: Invalid, Cause: "a JSON body that makes no stream"}
 	}
@@ -108,27 +99,35 @@ func includeUsage(body []byte) bool {
 	return json.Unmarshal(body, &request) == nil && request.Options.IncludeUsage
 }
 
-// takeStream deals with bytes of a stream: all whole events in them are passed on in one write.
-func (a *attempt) takeStream(p part) (o Outcome, ended bool) {
-	a.heard = time.Now()
-	if a.events == nil {
-		a.events = sse.NewScanner(0)
+// relay passes a stream on until it ends, one way or another. err is that of the last read.
+func (a *attempt) relay(body io.Reader, err error) Outcome {
+	for {
+		if err != nil && a.verdict != nil {
+			return *a.verdict
+		}
+		if o, ended := a.takeEvents(err); ended {
+			return o
+		}
+		_, err = a.events.Fill(body)
 	}
-	a.events.Feed(p.data)
-	a.up.recycle(p.data)
+}
+
+// takeEvents deals with what was read: all whole events in it are passed on in one write.
+func (a *attempt) takeEvents(err error) (o Outcome, ended bool) {
+	a.heard = time.Now()
 	for ev, ok := a.events.Next(); ok; ev, ok = a.events.Next() {
 		if o, ended = a.event(ev); ended {
 			return o, true
 		}
 	}
-	if a.events.Err() != nil {
+	switch {
+	case a.events.Err() != nil:
 		return a.broken(openai.CodeStreamFailed, "an event larger than the cap"), true
-	}
-	if p.err != nil {
-		return a.ended(p.err), true
+	case err != nil:
+		return a.ended(err), true
 	}
 	a.flush()
-	return Outcome{}, false
+	return stuck(), a.x.caller.err != nil
 }
 
 func (a *attempt) flush() {
@@ -166,7 +165,7 @@ func (a *attempt) firstToken() {
 	}
 	a.started()
 	a.x.forget()
-	a.limitSilence(a.heard)
+	a.rearm()
 }
 
 // started notes the first token, tells a streaming caller of it, and hands out what was held back.

@@ -14,7 +14,7 @@ const MaxEvent = 16 << 20
 
 const (
 	// minRead is the least free space that a read is offered, and the size of the first buffer.
-	minRead = 4 << 10
+	minRead = 2 << 10
 	// keepCap is the largest buffer that outlives the event that needed it: a held stream must stay small.
 	keepCap = 64 << 10
 )

@@ -1,0 +1,98 @@
+package proxy
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+)
+
+// pumpSize is the room for one read of http.Transport's answers.
+const pumpSize = 2 << 10
+
+// pooled sends the request through http.Transport, whose reads take no deadline.
+func (u *upstream) pooled() (*http.Response, error) {
+	tr, request := u.transport, u.request
+	send := func(ctx context.Context) (*http.Response, error) { return tr.roundTrip(ctx, request) }
+	resp, err := beside(u, send, func(late *http.Response) { _ = late.Body.Close() })
+	if err != nil {
+		return nil, err
+	}
+	body := &pump{u: u, from: resp.Body, parts: make(chan part)}
+	ctx := u.own
+	u.background.Go(func() { body.run(ctx) })
+	resp.Body = body
+	return resp, nil
+}
+
+// roundTrip sends a request through http.Transport. What plain.roundTrip says of reused connections holds here too.
+func (t *transport) roundTrip(ctx context.Context, request func(context.Context) *http.Request) (*http.Response, error) {
+	var reused, answered atomic.Bool
+	trace := &httptrace.ClientTrace{
+		GotConn:              func(info httptrace.GotConnInfo) { reused.Store(info.Reused) },
+		GotFirstResponseByte: func() { answered.Store(true) },
+	}
+	resp, err := t.pool.RoundTrip(request(httptrace.WithClientTrace(ctx, trace)))
+	if err == nil || ctx.Err() != nil || !reused.Load() || answered.Load() {
+		return resp, err
+	}
+	return t.fresh.RoundTrip(request(ctx))
+}
+
+// pump is a body that a goroutine of its own reads, so that the waiter can wait for other things too.
+type pump struct {
+	u     *upstream
+	from  io.ReadCloser
+	parts chan part
+	last  part // what is left of it is read next
+}
+
+// part is what one read returned.
+type part struct {
+	data []byte
+	err  error
+}
+
+// run reads until the body ends or nobody takes parts any more. While one part is being used, the next is read: the
+// channel has no room, so a part that was taken says that the one before it is used up.
+func (b *pump) run(ctx context.Context) {
+	defer func() { _ = b.from.Close() }()
+	var room [2][]byte
+	for i := 0; ; i = 1 - i {
+		if room[i] == nil {
+			room[i] = make([]byte, pumpSize)
+		}
+		n, err := b.from.Read(room[i])
+		select {
+		case b.parts <- part{room[i][:n], err}:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (b *pump) Read(p []byte) (int, error) {
+	if len(b.last.data) == 0 && b.last.err == nil {
+		next, err := await(b.u, b.parts)
+		if err != nil {
+			return 0, err
+		}
+		b.last = next
+	}
+	n := copy(p, b.last.data)
+	b.last.data = b.last.data[n:]
+	if len(b.last.data) > 0 {
+		return n, nil
+	}
+	return n, b.last.err
+}
+
+// Close ends the request, wherever it is.
+func (b *pump) Close() error {
+	b.u.cancel()
+	return nil
+}
