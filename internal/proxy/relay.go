@@ -148,6 +148,7 @@ func (a *attempt) event(ev sse.Event) (o Outcome, ended bool) {
 	case openai.DoneEvent:
 		return a.complete(), true
 	case openai.Token:
+		a.permit.Token()
 		if !a.token {
 			a.firstToken()
 		}
@@ -160,7 +161,6 @@ func (a *attempt) event(ev sse.Event) (o Outcome, ended bool) {
 func (a *attempt) firstToken() {
 	a.token = true
 	if !a.x.stream {
-		a.permit.Token()
 		return // the answer is whole or nothing: its limits stay
 	}
 	a.started()

@@ -96,13 +96,18 @@ func (x *exchange) untried() *openai.Error {
 }
 
 // openBreakers says whether any backend that could have served is open because it is busy, and when the first of them may
-// be asked again.
+// be asked again; 0 where none is open.
 func (x *exchange) openBreakers() (saturated bool, wait time.Duration) {
+	looked := false
 	look := func(b *table.Backend) {
 		v := x.p.cfg.Breakers.View(b.ID, x.path())
-		if !v.Usable {
-			saturated = saturated || v.Reason.Saturation()
-			wait = shorter(wait, v.Remaining)
+		if v.Usable {
+			return
+		}
+		saturated = saturated || v.Reason.Saturation()
+		// What remains is 0 where a probe is out or due: then the answer is a matter of a moment.
+		if left := max(v.Remaining, time.Second); !looked || left < wait {
+			looked, wait = true, left
 		}
 	}
 	for i := range x.plan.Steps {

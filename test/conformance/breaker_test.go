@@ -315,6 +315,23 @@ func TestEverythingOpen(t *testing.T) {
 			t.Error("an open backend was asked")
 		}
 	})
+	t.Run("the earliest may have come already", func(t *testing.T) {
+		t.Parallel()
+		a := newUpstream(t, func(_ int, w *wire) {
+			if isProbe(w.got.body) {
+				w.silence()
+				return
+			}
+			w.send(status(401, "", `{}`))
+		})
+		r := routed(t, settings{"whenAllOpen": "Reject", "failure": "{threshold: 1, cooldown: 50ms}"}, a, says(t, busy))
+		r.ask()
+		waitFor(t, "a probe", func() bool { return len(a.probes()) > 0 })
+		<-time.After(grace)
+		if got := r.ask().said(t); got.Code != "backend_saturated" || got.RetryAfter != "1" {
+			t.Errorf("%+v, want Retry-After 1: the probe of a is out", got)
+		}
+	})
 	t.Run("Try lets one at a time through to the earliest", func(t *testing.T) {
 		t.Parallel()
 		release := make(chan struct{})
@@ -393,4 +410,49 @@ func TestLeavingCallersRaiseSuspicion(t *testing.T) {
 	}
 	late.leave()
 	waitFor(t, "one request finds out", func() bool { return len(a.probes()) == 1 })
+}
+
+// While somebody else's answer is in progress, silence is no proof: with maxInFlight the caller spills, and nothing is
+// counted. It is the latest token that tells, not the first.
+func TestAnswersOfOthersExcuseSilence(t *testing.T) {
+	cases := map[string]struct {
+		extra    string
+		tokens   bool // the other answer goes on
+		wantNext string
+	}{
+		"an answer goes on":            {"maxInFlight: 4", true, "200 a first"},
+		"an answer stands still":       {"maxInFlight: 4", false, "200 b breaker-open"},
+		"nobody knows how many it has": {"maxInFlight: 0", true, "200 b breaker-open"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			end := make(chan struct{})
+			a := newUpstream(t, func(n int, w *wire) {
+				switch n {
+				case 0:
+					for w.send(sseHead, c("x")); !w.told(end, grace); {
+						if tc.tokens {
+							w.send(c("x"))
+						}
+					}
+				case 1:
+					w.silence()
+				default:
+					w.send(status(200, "", whole))
+				}
+			})
+			r := newRoute(t, settings{"saturation": "{threshold: 1, cooldown: 10m, slowAfter: 1s, coldStartGrace: 0s}"},
+				a.with(tc.extra), well(t, "b").plain())
+			other := dial(t).send(request(chat, r.streamed()))
+			other.until(c("x"))
+			if got := r.stream(); !strings.Contains(got.body, c("b")) {
+				t.Errorf("the caller did not spill: %q", got.body)
+			}
+			if got := r.servedBy(); got != tc.wantNext {
+				t.Errorf("the next one is served by %q, want %q", got, tc.wantNext)
+			}
+			close(end)
+		})
+	}
 }

@@ -83,6 +83,18 @@ func (w *wire) pause(d time.Duration) {
 	}
 }
 
+// told waits a while and reports whether the script is to end: it was told to, or the proxy left.
+func (w *wire) told(end <-chan struct{}, wait time.Duration) bool {
+	select {
+	case <-end:
+		return true
+	case <-w.gone:
+		return true
+	case <-time.After(wait):
+		return false
+	}
+}
+
 // silence waits until the proxy leaves.
 func (w *wire) silence() {
 	select {
