@@ -38,7 +38,8 @@ const (
 	ReasonInvalidDuration ConditionReason = "InvalidDuration"
 	// ReasonInvalidURL surfaces when a stored backend URL cannot be used; the message names the field, never the host.
 	ReasonInvalidURL ConditionReason = "InvalidURL"
-	// ReasonTableFull surfaces when the route does not fit into its shard of the table and is left out alone.
+	// ReasonTableFull surfaces when the route does not fit into its shard of the table and is left out alone. Where an earlier
+	// version of it is served on, Programmed carries the reason, too, and the rest of the status speaks of that version.
 	ReasonTableFull ConditionReason = "TableFull"
 )
 
@@ -74,7 +75,8 @@ const (
 	ReasonNoProxies ConditionReason = "NoProxies"
 	// ReasonNotAccepted surfaces when the route or pin is not accepted, so that nothing of it is in the table.
 	ReasonNotAccepted ConditionReason = "NotAccepted"
-	// ReasonSchemaUnknown surfaces when a proxy does not know the table's schema version and keeps what it has.
+	// ReasonSchemaUnknown surfaces when a live proxy is of another release: it reads another version of the table and keeps what
+	// it has, or it writes reports of another version, so that nobody knows what it serves.
 	ReasonSchemaUnknown ConditionReason = "SchemaUnknown"
 )
 

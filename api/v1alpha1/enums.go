@@ -179,13 +179,14 @@ const (
 
 // PinPhase is where a pin is in its life.
 //
-// +kubebuilder:validation:Enum=Pending;Active;Expired;Rejected
+// +kubebuilder:validation:Enum=Pending;Active;Ineffective;Expired;Rejected
 type PinPhase string
 
 // Phases of a pin.
 const (
-	PinPending  PinPhase = "Pending"  // it has not started
-	PinActive   PinPhase = "Active"   // it is between its start and its end
-	PinExpired  PinPhase = "Expired"  // it has ended
-	PinRejected PinPhase = "Rejected" // it is not accepted, so it never starts
+	PinPending     PinPhase = "Pending"     // it has not started
+	PinActive      PinPhase = "Active"      // it is between its start and its end, and changes what at least one route does
+	PinIneffective PinPhase = "Ineffective" // it is between its start and its end, and changes nothing: Active says why
+	PinExpired     PinPhase = "Expired"     // it has ended
+	PinRejected    PinPhase = "Rejected"    // it is not accepted, so it never starts
 )

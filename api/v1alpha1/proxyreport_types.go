@@ -51,6 +51,12 @@ type ProxyReportStatus struct {
 	// +optional
 	Schema int32 `json:"schema,omitempty"`
 
+	// tableSchema is the version of the table that the writer reads. Absent: 1. A proxy that finds another one published keeps
+	// what it has, and by this the manager knows why.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	TableSchema int32 `json:"tableSchema,omitempty"`
+
 	// renewTime is the writer's wall clock at this write. It changes with each write and orders nothing.
 	// +optional
 	RenewTime metav1.MicroTime `json:"renewTime,omitempty,omitzero"`

@@ -23,6 +23,12 @@ type EncodedShard struct {
 // ShardSet is the whole table as it is published, by shard index.
 type ShardSet [table.Shards]EncodedShard
 
+// Route returns the entry of a route as it is published, or nil. It is the one of Result.Table unless the route was left out
+// (ReasonTableFull).
+func (s *ShardSet) Route(key types.NamespacedName) *table.Route {
+	return entryOf(&s[table.ShardOf(key.String())], key.String())
+}
+
 // Shards encodes the table. previous is what is published now: the set that the last call returned, or what a starting
 // manager decoded; nil where nothing is known. A shard whose routes did not change is taken over without encoding it.
 //

@@ -188,11 +188,11 @@ func (c *compiling) rebase(published *compiler.ShardSet) {
 // differs. A pin is concerned, too, when a route of it is.
 func (c *compilation) changedFrom(was *compilation) (routes, pins []types.NamespacedName) {
 	if was == nil {
-		was = &compilation{Result: compiler.Result{Table: table.New(nil)}}
+		was = &compilation{shards: &compiler.ShardSet{}}
 	}
 	concerned := map[types.NamespacedName]bool{}
 	for key, v := range c.Routes {
-		if reflect.DeepEqual(v, was.Routes[key]) && samePins(c.Table.ByKey(key.String()), was.Table.ByKey(key.String())) {
+		if reflect.DeepEqual(v, was.Routes[key]) && samePins(c.shards.Route(key), was.shards.Route(key)) {
 			continue
 		}
 		routes = append(routes, key)

@@ -14,7 +14,6 @@ import (
 	"github.com/spillway-dev/spillway/api/v1alpha1"
 	"github.com/spillway-dev/spillway/internal/compiler"
 	"github.com/spillway-dev/spillway/internal/status"
-	"github.com/spillway-dev/spillway/internal/table"
 )
 
 // pins writes the status of BackendPins and deletes those that ended long ago.
@@ -62,7 +61,7 @@ func (p *pins) decide(compiled *compilation, stored *storedPin, now time.Time) (
 	}
 	in := status.PinInput{Pin: &stored.BackendPin, Verdict: verdict, Now: now}
 	for _, name := range verdict.MatchedRoutes {
-		if entry := compiled.Table.ByKey(types.NamespacedName{Namespace: stored.Namespace, Name: name}.String()); entry != nil {
+		if entry := compiled.shards.Route(types.NamespacedName{Namespace: stored.Namespace, Name: name}); entry != nil {
 			in.Routes = append(in.Routes, entry)
 		}
 	}
@@ -108,7 +107,7 @@ func endOf(pin *storedPin, verdict *compiler.PinVerdict) time.Time {
 // overruledUntil is when the next pin on one of the routes starts or ends: this pin may be superseded from or until then.
 func overruledUntil(compiled *compilation, namespace string, routes []string, now time.Time) (next time.Time) {
 	for _, name := range routes {
-		var entry *table.Route = compiled.Table.ByKey(types.NamespacedName{Namespace: namespace, Name: name}.String())
+		entry := compiled.shards.Route(types.NamespacedName{Namespace: namespace, Name: name})
 		if at := status.NextPinEdge(entry, now); !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
 		}

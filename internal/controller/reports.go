@@ -122,11 +122,11 @@ func (r *reports) fold() time.Duration {
 	r.mu.Lock()
 	for key, s := range r.known {
 		left := r.timeout - now.Sub(s.at)
-		if left <= 0 || s.report.fault != "" {
+		if left <= 0 {
 			continue
 		}
 		next = min(next, left)
-		live = append(live, status.Report{Pod: key.Name, Status: &s.report.Status})
+		live = append(live, status.Report{Pod: key.Name, Status: &s.report.Status, Unreadable: s.report.fault != ""})
 	}
 	r.mu.Unlock()
 	fleet := status.NewFleet(live)

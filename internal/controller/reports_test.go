@@ -55,11 +55,11 @@ func TestReportsAreLiveByOurOwnClock(t *testing.T) {
 			r.set(key, report("1"))
 			r.set(key, nil)
 		}, state{0, 0, 45 * time.Second}},
-		"one that does not decode": {func(r *reports, c *clocktesting.FakeClock) {
+		"one that does not decode is a proxy all the same": {func(r *reports, c *clocktesting.FakeClock) {
 			odd := report("1")
 			odd.fault = "status is odd"
 			r.set(key, odd)
-		}, state{0, 0, 45 * time.Second}},
+		}, state{1, 0, 45 * time.Second}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -55,14 +55,14 @@ func (r *routes) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	if err != nil || again {
 		return reconcile.Result{RequeueAfter: backOff(again)}, err
 	}
-	return reconcile.Result{RequeueAfter: untilEdge(status.NextPinEdge(compiled.Table.ByKey(key.String()), now), now)}, nil
+	return reconcile.Result{RequeueAfter: untilEdge(status.NextPinEdge(compiled.shards.Route(key), now), now)}, nil
 }
 
 // decide returns the route with its new status, or nil where it has that already or is not what was compiled.
 func (r *routes) decide(compiled *compilation, stored *storedRoute, now time.Time) (client.Object, []status.Event) {
 	key := client.ObjectKeyFromObject(stored)
 	in := status.RouteInput{
-		Route: &stored.LLMRoute, Verdict: compiled.Routes[key], Entry: compiled.Table.ByKey(key.String()),
+		Route: &stored.LLMRoute, Verdict: compiled.Routes[key], Entry: compiled.shards.Route(key),
 		Fleet: r.reports.fleet.Load(), Holding: r.ledger.holding(stored), Now: now,
 	}
 	if !in.Verdict.IsOn(stored) {

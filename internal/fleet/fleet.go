@@ -212,11 +212,12 @@ func (f *Fleet) Ready() error {
 // status is what the report says now.
 func (f *Fleet) status() v1alpha1.ProxyReportStatus {
 	return v1alpha1.ProxyReportStatus{
-		Pod:      f.cfg.Pod,
-		Schema:   v1alpha1.ReportSchema,
-		Tables:   toTables(f.cfg.Store.Revisions()),
-		Ready:    f.Ready() == nil,
-		Draining: f.draining.Load(),
-		Breakers: toReports(f.cfg.Breakers.Records()),
+		Pod:         f.cfg.Pod,
+		Schema:      v1alpha1.ReportSchema,
+		TableSchema: table.Schema,
+		Tables:      toTables(f.cfg.Store.Revisions()),
+		Ready:       f.Ready() == nil,
+		Draining:    f.draining.Load(),
+		Breakers:    toReports(f.cfg.Breakers.Records()),
 	}
 }

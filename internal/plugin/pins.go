@@ -97,8 +97,8 @@ func (p *pinsCommand) grid(pins []v1alpha1.BackendPin, namespaces bool) *grid {
 // phaseText adds why a pin that is in time does nothing, which only the manager knows.
 func phaseText(p *v1alpha1.BackendPin, phase v1alpha1.PinPhase) string {
 	active := meta.FindStatusCondition(p.Status.Conditions, string(v1alpha1.ConditionActive))
-	if phase == v1alpha1.PinActive && p.Status.Phase == v1alpha1.PinActive && active != nil && active.Status == metav1.ConditionFalse {
-		return fmt.Sprintf("%s (%s)", phase, active.Reason)
+	if phase == v1alpha1.PinActive && p.Status.Phase == v1alpha1.PinIneffective && active != nil {
+		return fmt.Sprintf("%s (%s)", p.Status.Phase, active.Reason)
 	}
 	return string(phase)
 }

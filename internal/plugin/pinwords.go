@@ -92,7 +92,7 @@ func (v verdicts) of(p *v1alpha1.BackendPin) *compiler.PinVerdict {
 }
 
 func (v verdicts) phase(p *v1alpha1.BackendPin) v1alpha1.PinPhase {
-	return status.Pin(status.PinInput{Pin: p, Verdict: v.of(p), Now: v.now}).Phase
+	return status.PhaseInTime(v.of(p), v.now)
 }
 
 // over says whether a pin has ended.

@@ -34,7 +34,7 @@ func unknown(reason v1alpha1.ConditionReason, format string, args ...any) findin
 
 // routeConditions returns the stored conditions with ours brought up to date; those of others stay as they are.
 func routeConditions(f *facts) []metav1.Condition {
-	set := conditionSet{all: storable(f.Route.Status.Conditions, routeConditionTypes), generation: f.Verdict.Generation, now: f.Now}
+	set := conditionSet{all: storable(f.Route.Status.Conditions, routeConditionTypes, f.Now), generation: f.Verdict.Generation, now: f.Now}
 	set.put(v1alpha1.ConditionAccepted, accepted(f))
 	set.put(v1alpha1.ConditionResolvedRefs, resolvedRefs(f))
 	set.put(v1alpha1.ConditionProgrammed, programmed(f))
@@ -55,15 +55,19 @@ var (
 // maxConditions is how many conditions a status holds.
 const maxConditions = 16
 
+// clockSkew is how far the clocks of two managers may lie apart: a time of ours that is further ahead was not set by one.
+const clockSkew = 10 * time.Minute
+
 // storable copies the stored conditions, apart from those of others that the schema refuses or that leave no room for ours:
-// a status with one of them would be refused whole.
-func storable(stored []metav1.Condition, ours []v1alpha1.ConditionType) []metav1.Condition {
+// a status with one of them would be refused whole. One of ours from the future is set anew.
+func storable(stored []metav1.Condition, ours []v1alpha1.ConditionType, now time.Time) []metav1.Condition {
 	room := maxConditions - len(ours)
 	var kept []metav1.Condition
 	for _, c := range stored {
 		mine := slices.Contains(ours, v1alpha1.ConditionType(c.Type))
 		switch {
 		case c.Type == "" || c.Reason == "" || c.LastTransitionTime.IsZero() || !isStatus(c.Status):
+		case mine && c.LastTransitionTime.After(now.Add(clockSkew)):
 		case !mine && room == 0:
 		default:
 			kept = append(kept, c)
@@ -135,12 +139,17 @@ func resolvedRefs(f *facts) finding {
 // programmed is True when every live proxy serves the generation.
 func programmed(f *facts) finding {
 	switch {
+	case f.servedAsBefore():
+		return no(v1alpha1.ReasonTableFull, "Generation %d does not fit into the table; an earlier version of the route is served on.", f.Verdict.Generation)
 	case !f.Verdict.Programmable && !f.Verdict.Accepted():
 		return no(v1alpha1.ReasonNotAccepted, "The route is not accepted, so nothing of it is served.")
 	case f.live == 0:
 		return unknown(v1alpha1.ReasonNoProxies, "No live proxy reports.")
 	case f.serving == f.live:
 		return yes(v1alpha1.ReasonProgrammed, "Every live proxy serves generation %d.", f.Verdict.Generation)
+	case f.Fleet.Foreign() > 0:
+		return no(v1alpha1.ReasonSchemaUnknown, "%d of %d live proxies serve generation %d; %d are of a release with another schema and may keep what they have.",
+			f.serving, f.live, f.Verdict.Generation, f.Fleet.Foreign())
 	default:
 		return no(v1alpha1.ReasonPending, "%d of %d live proxies serve generation %d.", f.serving, f.live, f.Verdict.Generation)
 	}
@@ -150,7 +159,7 @@ func programmed(f *facts) finding {
 func backendsAvailable(f *facts) finding {
 	state := f.state()
 	switch {
-	case !f.Verdict.Programmable:
+	case f.Entry == nil || len(f.Entry.Chain) == 0:
 		return no(v1alpha1.ReasonNoUsableBackend, "No backend of the chain can be used; see Accepted and ResolvedRefs.")
 	case state == v1alpha1.RouteUnknown:
 		return unknown(v1alpha1.ReasonNoProxies, "No live proxy reports.")

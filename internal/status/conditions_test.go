@@ -60,13 +60,24 @@ func TestProgrammed(t *testing.T) {
 	unpublished.Holding = nil
 	empty := without(without(input(proxyReport("p1")), "tower", v1alpha1.ReasonSecretNotFound), "hosted", v1alpha1.ReasonSecretNotFound)
 	checkCondition(t, programmed, map[string]check{
-		"every live proxy serves it":                         {input(proxyReport("p1"), proxyReport("p2")), "True/Programmed", "generation 3"},
-		"one lags":                                           {input(proxyReport("p1"), behind("p2")), "False/Pending", "1 of 2"},
-		"one that lags is draining":                          {input(proxyReport("p1"), draining(behind("p2"))), "True/Programmed", ""},
-		"it is not published yet":                            {unpublished, "False/Pending", "0 of 1"},
-		"nobody is there":                                    {input(), "Unknown/NoProxies", ""},
-		"only draining proxies are there":                    {input(draining(proxyReport("p1"))), "Unknown/NoProxies", ""},
-		"it is not accepted":                                 {refused(input(proxyReport("p1"))), "False/NotAccepted", ""},
+		"every live proxy serves it":                       {input(proxyReport("p1"), proxyReport("p2")), "True/Programmed", "generation 3"},
+		"one lags":                                         {input(proxyReport("p1"), behind("p2")), "False/Pending", "1 of 2"},
+		"one that lags is draining":                        {input(proxyReport("p1"), draining(behind("p2"))), "True/Programmed", ""},
+		"it is not published yet":                          {unpublished, "False/Pending", "0 of 1"},
+		"nobody is there":                                  {input(), "Unknown/NoProxies", ""},
+		"only draining proxies are there":                  {input(draining(proxyReport("p1"))), "Unknown/NoProxies", ""},
+		"it is not accepted":                               {refused(input(proxyReport("p1"))), "False/NotAccepted", ""},
+		"it does not fit, so what was before is served on": {tooLarge(input(proxyReport("p1"))), "False/TableFull", "an earlier version"},
+		"it does not fit and never did":                    {never(input(proxyReport("p1"))), "False/NotAccepted", ""},
+		"one that lags reads another version of the table": {
+			input(proxyReport("p1"), foreign(behind("p2"), func(s *v1alpha1.ProxyReportStatus) { s.TableSchema = table.Schema + 1 })), "False/SchemaUnknown", "1 of 2",
+		},
+		"one writes reports that nobody here reads": {
+			input(proxyReport("p1"), foreign(proxyReport("p2"), func(s *v1alpha1.ProxyReportStatus) { s.Schema++ })), "False/SchemaUnknown", "1 of 2",
+		},
+		"one of another release serves it all the same": {
+			input(foreign(proxyReport("p1"), func(s *v1alpha1.ProxyReportStatus) { s.TableSchema = table.Schema + 1 })), "True/Programmed", "",
+		},
 		"a route without a usable backend is served as such": {empty, "True/Programmed", ""},
 	})
 }
@@ -76,13 +87,16 @@ func TestBackendsAvailable(t *testing.T) {
 	only := input(proxyReport("p1", tower))
 	only.Entry.Pins = []table.Pin{{Name: "p", Backend: "tower", Mode: table.PinOnly, StartsAt: now, ExpiresAt: now.AddDate(0, 0, 1)}}
 	checkCondition(t, backendsAvailable, map[string]check{
-		"all are well":                           {input(proxyReport("p1")), "True/BackendsAvailable", ""},
-		"one is open":                            {input(proxyReport("p1", tower)), "True/BackendsAvailable", ""},
-		"all are open":                           {input(proxyReport("p1", tower, hosted)), "False/AllBackendsOpen", ""},
-		"the only one that a pin allows is open": {only, "False/AllBackendsOpen", ""},
-		"the only one that resolves is open":     {without(input(proxyReport("p1", hosted)), "tower", v1alpha1.ReasonSecretNotFound), "False/AllBackendsOpen", ""},
-		"none resolves":                          {without(without(input(proxyReport("p1")), "tower", v1alpha1.ReasonSecretNotFound), "hosted", v1alpha1.ReasonSecretNotFound), "False/NoUsableBackend", ""},
-		"nobody is there to say":                 {input(), "Unknown/NoProxies", ""},
+		"all are well":                                     {input(proxyReport("p1")), "True/BackendsAvailable", ""},
+		"one is open":                                      {input(proxyReport("p1", tower)), "True/BackendsAvailable", ""},
+		"all are open":                                     {input(proxyReport("p1", tower, hosted)), "False/AllBackendsOpen", ""},
+		"the only one that a pin allows is open":           {only, "False/AllBackendsOpen", ""},
+		"the only one that resolves is open":               {without(input(proxyReport("p1", hosted)), "tower", v1alpha1.ReasonSecretNotFound), "False/AllBackendsOpen", ""},
+		"none resolves":                                    {without(without(input(proxyReport("p1")), "tower", v1alpha1.ReasonSecretNotFound), "hosted", v1alpha1.ReasonSecretNotFound), "False/NoUsableBackend", ""},
+		"nobody is there to say":                           {input(), "Unknown/NoProxies", ""},
+		"it does not fit, so what was before is served on": {tooLarge(input(proxyReport("p1"))), "True/BackendsAvailable", ""},
+		"what is served on is all open":                    {tooLarge(input(proxyReport("p1", tower, open("id-backup", v1alpha1.BackendFailing, 1)))), "False/AllBackendsOpen", ""},
+		"it does not fit and never did":                    {never(input(proxyReport("p1"))), "False/NoUsableBackend", ""},
 	})
 }
 
@@ -93,6 +107,7 @@ func TestReadyIsComputed(t *testing.T) {
 		"all holds":              {input(proxyReport("p1")), "True/Ready", ""},
 		"a reference is missing": {without(input(proxyReport("p1")), "tower", v1alpha1.ReasonSecretNotFound), "True/Ready", ""},
 		"not accepted":           {refused(input(proxyReport("p1"))), "False/ModelConflict", "Accepted is False"},
+		"it does not fit":        {tooLarge(input(proxyReport("p1"))), "False/TableFull", "Accepted is False"},
 		"not everywhere":         {input(behind("p1")), "False/Pending", "Programmed is False"},
 		"all open":               {input(proxyReport("p1", tower, hosted)), "False/AllBackendsOpen", "BackendsAvailable is False"},
 		"nobody knows":           {input(), "Unknown/NoProxies", "Programmed is Unknown"},

@@ -128,11 +128,16 @@ func PinEvents(in PinInput, after *v1alpha1.BackendPinStatus) []Event {
 	switch {
 	case isActive(after) && !isActive(before):
 		return []Event{normal(v1alpha1.EventPinActivated, "%s until %s%s", does(in.Pin, after), timeOfDay(in.Verdict.ExpiresAt, in.Now), because)}
-	case after.Phase == v1alpha1.PinExpired && (before.Phase == v1alpha1.PinActive || before.Phase == v1alpha1.PinPending):
+	case after.Phase == v1alpha1.PinExpired && mayEnd(before.Phase):
 		return []Event{normal(v1alpha1.EventPinExpired, "the pin of %s has ended%s; %s", in.Pin.Spec.Backend, because, afterPin(in))}
 	default:
 		return nil
 	}
+}
+
+// mayEnd says whether a pin in that phase was in force or was still to be. What was made ended, or never accepted, was not.
+func mayEnd(p v1alpha1.PinPhase) bool {
+	return p == v1alpha1.PinActive || p == v1alpha1.PinIneffective || p == v1alpha1.PinPending
 }
 
 // afterPin says what holds on the routes of a pin that has ended.

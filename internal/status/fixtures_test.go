@@ -56,6 +56,29 @@ func without(in RouteInput, name string, reason v1alpha1.ConditionReason) RouteI
 	return in
 }
 
+// tooLarge is an input that did not fit into the table. What it had published before is served on: tower and backup, without a pin.
+func tooLarge(in RouteInput) RouteInput {
+	in.Verdict.Problems = []compiler.Problem{{Condition: v1alpha1.ConditionAccepted, Reason: v1alpha1.ReasonTableFull, Field: "spec", Message: "The route does not fit."}}
+	in.Verdict.Programmable = false
+	in.Entry.Generation = 2
+	in.Entry.Chain = []table.Backend{{ID: "id-tower", Name: "tower"}, {ID: "id-backup", Name: "backup"}}
+	in.Holding = nil
+	return in
+}
+
+// never is an input that did not fit, of which nothing was published before.
+func never(in RouteInput) RouteInput {
+	in = tooLarge(in)
+	in.Entry = nil
+	return in
+}
+
+// foreign is a live proxy of another release.
+func foreign(r Report, change func(*v1alpha1.ProxyReportStatus)) Report {
+	change(r.Status)
+	return r
+}
+
 // refused is an input whose model belongs to another route.
 func refused(in RouteInput) RouteInput {
 	in.Verdict.Problems = []compiler.Problem{{Condition: v1alpha1.ConditionAccepted, Reason: v1alpha1.ReasonModelConflict, Field: "spec.model", Message: "Route other/winner holds the model."}}

@@ -20,6 +20,8 @@ const Wobble = 2 * time.Second
 type Report struct {
 	Pod    string // name of the report, which is the pod's
 	Status *v1alpha1.ProxyReportStatus
+	// Unreadable says that what the API server holds does not fit the type of Status: another release has written it.
+	Unreadable bool
 }
 
 // Fleet is what all live reports say together. It is immutable; a nil Fleet has no proxy.
@@ -31,6 +33,8 @@ type Fleet struct {
 type proxy struct {
 	pod       string
 	revisions [table.Shards]table.Revision
+	// foreign says that it is of a release with other schemas: it may not know our table, or we do not know its report.
+	foreign bool
 }
 
 // Evidence is what the fleet knows of one backend: the report with the highest epoch, ties settled by Open before
@@ -56,16 +60,22 @@ func isDown(s v1alpha1.BackendState) bool {
 	return s == v1alpha1.BackendOpen || s == v1alpha1.BackendHalfOpen
 }
 
-// NewFleet folds live reports. Those of another schema are ignored. A draining proxy is not counted, but what it knows
-// of backends is.
+// NewFleet folds live reports. A draining proxy is not counted, but what it knows of backends is. One that writes reports of
+// another schema is there, so it counts, but nothing of what it says is read: nobody may claim that it serves. A report
+// without any schema is nobody's.
 func NewFleet(reports []Report) *Fleet {
-	reports = slices.DeleteFunc(slices.Clone(reports), func(r Report) bool { return r.Status.Schema != v1alpha1.ReportSchema })
+	reports = slices.DeleteFunc(slices.Clone(reports), func(r Report) bool { return r.Status.Schema == 0 && !r.Unreadable })
 	slices.SortFunc(reports, func(a, b Report) int { return strings.Compare(a.Pod, b.Pod) })
 	f := &Fleet{evidence: map[table.BackendID]Evidence{}}
 	votes := map[table.BackendID][]vote{}
 	for _, r := range reports {
+		if r.Unreadable || r.Status.Schema != v1alpha1.ReportSchema {
+			f.proxies = append(f.proxies, &proxy{pod: r.Pod, foreign: true})
+			continue
+		}
 		if !r.Status.Draining {
-			f.proxies = append(f.proxies, &proxy{pod: r.Pod, revisions: revisionsOf(r.Status.Tables)})
+			foreign := cmp.Or(r.Status.TableSchema, 1) != table.Schema
+			f.proxies = append(f.proxies, &proxy{pod: r.Pod, revisions: revisionsOf(r.Status.Tables), foreign: foreign})
 		}
 		for i := range r.Status.Breakers {
 			b := &r.Status.Breakers[i]
@@ -178,6 +188,19 @@ func (f *Fleet) Live() int {
 	return len(f.proxies)
 }
 
+// Foreign is the number of proxies that count and are of a release with another schema of the table or of reports.
+func (f *Fleet) Foreign() (n int) {
+	if f == nil {
+		return 0
+	}
+	for _, p := range f.proxies {
+		if p.foreign {
+			n++
+		}
+	}
+	return n
+}
+
 // Serving is the number of proxies that count and serve one of the revisions of a shard.
 func (f *Fleet) Serving(shard int, revisions map[table.Revision]bool) int {
 	if f == nil {
@@ -204,7 +227,7 @@ func (f *Fleet) Evidence(id table.BackendID) Evidence {
 
 // Change names what differs between two fleets, so that only the routes concerned are looked at.
 type Change struct {
-	All      bool // proxies came or went: every route is concerned
+	All      bool // proxies came, went or changed their release: every route is concerned
 	Shards   []int
 	Backends []table.BackendID // sorted
 }
@@ -214,7 +237,7 @@ func (f *Fleet) ChangeFrom(earlier *Fleet) Change {
 	if earlier == nil {
 		return Change{All: true}
 	}
-	if !slices.EqualFunc(f.proxies, earlier.proxies, func(a, b *proxy) bool { return a.pod == b.pod }) {
+	if !slices.EqualFunc(f.proxies, earlier.proxies, func(a, b *proxy) bool { return a.pod == b.pod && a.foreign == b.foreign }) {
 		return Change{All: true}
 	}
 	var c Change

@@ -87,6 +87,9 @@ func TestFleetCountsProxies(t *testing.T) {
 		"a draining one does not count":           {[]Report{proxyReport("p1"), draining(behind("p2"))}, holding, 1, 1},
 		"what is not published is served by none": {[]Report{proxyReport("p1")}, nil, 1, 0},
 		"shards that do not exist are no harm":    {[]Report{odd}, holding, 1, 0},
+		"one whose report has another schema is there, and nobody knows what it serves": {[]Report{foreign(proxyReport("p1"), func(s *v1alpha1.ProxyReportStatus) { s.Schema = v1alpha1.ReportSchema + 1 })}, holding, 1, 0},
+		"one whose report cannot be read is there, too":                                 {[]Report{{Pod: "p1", Status: &v1alpha1.ProxyReportStatus{}, Unreadable: true}}, holding, 1, 0},
+		"a report that says nothing is nobody's":                                        {[]Report{{Pod: "p1", Status: &v1alpha1.ProxyReportStatus{}}}, holding, 0, 0},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -36,12 +36,13 @@ type PinInput struct {
 func Pin(in PinInput) v1alpha1.BackendPinStatus {
 	v := in.Verdict
 	effective := slices.DeleteFunc(slices.Clone(v.MatchedRoutes), func(name string) bool { return slices.Contains(v.MissingIn, name) })
-	set := conditionSet{all: storable(in.Pin.Status.Conditions, pinConditionTypes), generation: v.Generation, now: in.Now}
+	set := conditionSet{all: storable(in.Pin.Status.Conditions, pinConditionTypes, in.Now), generation: v.Generation, now: in.Now}
 	set.put(v1alpha1.ConditionAccepted, pinAccepted(in))
-	set.put(v1alpha1.ConditionActive, active(in))
+	effect := active(in)
+	set.put(v1alpha1.ConditionActive, effect)
 	return v1alpha1.BackendPinStatus{
 		ObservedGeneration:   v.Generation,
-		Phase:                phase(v, in.Now),
+		Phase:                phase(v, effect, in.Now),
 		StartsAt:             instant(v.StartsAt),
 		ExpiresAt:            instant(v.ExpiresAt),
 		MatchedRoutes:        int32(min(len(v.MatchedRoutes), 1<<30)),
@@ -52,8 +53,16 @@ func Pin(in PinInput) v1alpha1.BackendPinStatus {
 	}
 }
 
-// phase is where the pin is in its life, by the clock alone.
-func phase(v *compiler.PinVerdict, now time.Time) v1alpha1.PinPhase {
+// phase is where the pin is in its life. One that is in time and changes nothing is not called active.
+func phase(v *compiler.PinVerdict, effect finding, now time.Time) v1alpha1.PinPhase {
+	if p := PhaseInTime(v, now); p != v1alpha1.PinActive || effect.status == metav1.ConditionTrue {
+		return p
+	}
+	return v1alpha1.PinIneffective
+}
+
+// PhaseInTime is where the pin is in its life by the clock alone: it never returns PinIneffective.
+func PhaseInTime(v *compiler.PinVerdict, now time.Time) v1alpha1.PinPhase {
 	switch {
 	case !v.Accepted():
 		return v1alpha1.PinRejected
@@ -77,7 +86,7 @@ func pinAccepted(in PinInput) finding {
 // active is True while the pin changes what at least one route does.
 func active(in PinInput) finding {
 	v := in.Verdict
-	switch phase(v, in.Now) {
+	switch PhaseInTime(v, in.Now) {
 	case v1alpha1.PinRejected:
 		return no(v1alpha1.ReasonNotAccepted, "The pin is not accepted, so it does nothing.")
 	case v1alpha1.PinPending:
@@ -148,7 +157,7 @@ func scope(names []string) string {
 
 // NextChange is when the status of a pin changes by time alone after now; zero where it never does.
 func NextChange(v *compiler.PinVerdict, now time.Time) time.Time {
-	switch phase(v, now) {
+	switch PhaseInTime(v, now) {
 	case v1alpha1.PinPending:
 		return v.StartsAt
 	case v1alpha1.PinActive:

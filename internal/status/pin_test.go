@@ -69,13 +69,13 @@ func TestActive(t *testing.T) {
 		"it is not accepted":    {pinInput(rejected), "False/NotAccepted", v1alpha1.PinRejected},
 		"no route is there": {pinInput(func(in *PinInput) {
 			in.Verdict.MatchedRoutes, in.Verdict.UnknownRoutes, in.Routes = nil, []string{"default"}, nil
-		}), "False/NoSuchRoute", v1alpha1.PinActive},
-		"no chain has the backend": {pinInput(func(in *PinInput) { in.Verdict.MissingIn = []string{"default"} }), "False/NoSuchBackend", v1alpha1.PinActive},
+		}), "False/NoSuchRoute", v1alpha1.PinIneffective},
+		"no chain has the backend": {pinInput(func(in *PinInput) { in.Verdict.MissingIn = []string{"default"} }), "False/NoSuchBackend", v1alpha1.PinIneffective},
 		"one chain of two has it": {pinInput(func(in *PinInput) {
 			in.Verdict.MatchedRoutes, in.Verdict.MissingIn = []string{"default", "other"}, []string{"other"}
 		}), "True/Active", v1alpha1.PinActive},
-		"its backend is left out of the table": {pinInput(func(in *PinInput) { in.Routes[0].Chain = in.Routes[0].Chain[:1] }), "False/NoSuchBackend", v1alpha1.PinActive},
-		"a newer Only overrules it":            {pinInput(overruled), "False/Superseded", v1alpha1.PinActive},
+		"its backend is left out of the table": {pinInput(func(in *PinInput) { in.Routes[0].Chain = in.Routes[0].Chain[:1] }), "False/NoSuchBackend", v1alpha1.PinIneffective},
+		"a newer Only overrules it":            {pinInput(overruled), "False/Superseded", v1alpha1.PinIneffective},
 		"the newer Only is over":               {pinInput(overruled, moment(time.Minute)), "True/Active", v1alpha1.PinActive},
 		"a newer Only overrules it on one route of two": {pinInput(func(in *PinInput) {
 			other := *in.Routes[0]
@@ -91,7 +91,7 @@ func TestActive(t *testing.T) {
 			if s := string(got.status) + "/" + string(got.reason); s != tc.want {
 				t.Errorf("Active = %s (%s), want %s", s, got.message, tc.want)
 			}
-			if p := phase(tc.in.Verdict, tc.in.Now); p != tc.wantPhase {
+			if p := Pin(tc.in).Phase; p != tc.wantPhase {
 				t.Errorf("phase = %s, want %s", p, tc.wantPhase)
 			}
 		})
@@ -126,6 +126,10 @@ func TestPinEventsTellItsLife(t *testing.T) {
 		"it ends under another": {pinInput(), pinInput(moment(time.Hour), func(in *PinInput) {
 			in.Routes[0].Pins = append(in.Routes[0].Pins, table.Pin{Name: "other", Backend: "tower", Mode: table.PinOnly, ExpiresAt: now.Add(2 * time.Hour)})
 		}), []string{"Normal PinExpired: the pin of hosted has ended: game night; other pins hold on"}},
+		"it ends and was of no use": {pinInput(func(in *PinInput) { in.Verdict.MissingIn = []string{"default"} }), pinInput(moment(time.Hour)), []string{
+			"Normal PinExpired: the pin of hosted has ended: game night; the order of the chain holds again"}},
+		"it comes into force later": {pinInput(func(in *PinInput) { in.Verdict.MissingIn = []string{"default"} }), pinInput(), []string{
+			"Normal PinActivated: hosted serves first on default until 22:19Z: game night"}},
 		"it stays ended":     {pinInput(moment(time.Hour)), pinInput(moment(2 * time.Hour)), nil},
 		"it was made ended":  {PinInput{}, pinInput(moment(time.Hour)), nil},
 		"it is not accepted": {PinInput{}, pinInput(rejected), nil},

@@ -21,7 +21,8 @@ type RouteInput struct {
 	Route *v1alpha1.LLMRoute
 	// Verdict of the compiler on the generation that the status is to speak of. Never nil.
 	Verdict *compiler.RouteVerdict
-	// Entry of the route in the compiled table; nil where it has none.
+	// Entry of the route as it is published; nil where it has none. It is an earlier one where the verdict's did not fit
+	// (ReasonTableFull).
 	Entry *table.Route
 	// Fleet folds the live reports; nil where there are none.
 	Fleet *Fleet
@@ -64,8 +65,12 @@ type facts struct {
 func factsOf(in RouteInput) *facts {
 	f := &facts{RouteInput: in, live: in.Fleet.Live()}
 	f.serving = in.Fleet.Serving(table.ShardOf(in.Verdict.Key.String()), in.Holding)
-	for i := range in.Verdict.Backends {
-		if b := &in.Verdict.Backends[i]; listable(b.Name) && backendNamed(f.backends, b.Name) == nil {
+	backends := in.Verdict.Backends
+	if f.servedAsBefore() {
+		backends = backendsOf(in.Entry)
+	}
+	for i := range backends {
+		if b := &backends[i]; listable(b.Name) && backendNamed(f.backends, b.Name) == nil {
 			f.backends = append(f.backends, f.backendStatus(b))
 		}
 	}
@@ -78,6 +83,21 @@ func factsOf(in RouteInput) *facts {
 		}
 	}
 	return f
+}
+
+// servedAsBefore says whether an earlier version of the route is served on, as this one did not fit into the table.
+func (f *facts) servedAsBefore() bool {
+	full := func(p compiler.Problem) bool { return p.Reason == v1alpha1.ReasonTableFull }
+	return f.Entry != nil && slices.ContainsFunc(f.Verdict.Problems, full)
+}
+
+// backendsOf are the backends of a published entry.
+func backendsOf(entry *table.Route) []compiler.BackendVerdict {
+	all := make([]compiler.BackendVerdict, len(entry.Chain))
+	for i := range entry.Chain {
+		all[i] = compiler.BackendVerdict{Name: entry.Chain[i].Name, ID: entry.Chain[i].ID, Usable: true}
+	}
+	return all
 }
 
 // maxName is the length of a backend's name, in the spec and in status.
@@ -129,7 +149,7 @@ func (f *facts) backendStatus(v *compiler.BackendVerdict) v1alpha1.BackendStatus
 	s.Since = held(e.Since, was.Since)
 	s.RetryAt = held(e.RetryAt, was.RetryAt)
 	if s.RetryAt == nil && s.State == v1alpha1.BackendOpen && s.Since.Equal(was.Since) {
-		s.RetryAt = was.RetryAt // the cooldown has passed and the probe is still to come: nothing happened
+		s.RetryAt = passed(was.RetryAt, f.Now) // the cooldown is over and the probe is still to come: nothing happened
 	}
 	return s
 }
@@ -145,6 +165,14 @@ func held(at time.Time, stored *metav1.Time) *metav1.Time {
 		t := metav1.NewTime(at.UTC().Round(time.Second))
 		return &t
 	}
+}
+
+// passed returns a stored instant if it has passed. Nobody reports it any more, so one that is still to come is made up.
+func passed(stored *metav1.Time, now time.Time) *metav1.Time {
+	if stored == nil || stored.After(now.Add(Wobble)) {
+		return nil
+	}
+	return stored
 }
 
 // servingBackend is the backend that a request would be sent to first; empty where all are open, or nobody serves.

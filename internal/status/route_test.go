@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
@@ -47,6 +48,8 @@ func TestRouteSummary(t *testing.T) {
 		"nobody is there":                {input(), "Unknown|||0/0|tower,hosted||NoProxies"},
 		"one lags":                       {input(proxyReport("p1"), behind("p2")), "Healthy|tower||1/2|tower,hosted||Pending"},
 		"another holds the model":        {refused(input(proxyReport("p1"))), "Down|||1/1|tower,hosted||ModelConflict"},
+		"an earlier version is served":   {tooLarge(input(proxyReport("p1", tower))), "Saturated|backup||0/1|tower!,backup|2026-08-13T21:34:00Z|TableFull"},
+		"no version fits":                {never(input(proxyReport("p1"))), "Down|||0/1|tower,hosted||TableFull"},
 		"the first is left out":          {without(input(proxyReport("p1")), "tower", v1alpha1.ReasonSecretNotFound), "Healthy|hosted||1/1|tower!,hosted||SecretNotFound"},
 		"a pin puts the other first":     {pinnedTo(input(proxyReport("p1")), prefer), "Healthy|hosted|hosted until 2026-08-13T23:00:00Z (game-night)|1/1|tower,hosted||"},
 		"the one behind the pin is open": {pinnedTo(input(proxyReport("p1", tower)), prefer), "Degraded|hosted|hosted until 2026-08-13T23:00:00Z (game-night)|1/1|tower!,hosted|2026-08-13T21:34:00Z|Saturated"},
@@ -167,6 +170,46 @@ func TestStatusHoldsStill(t *testing.T) {
 				if diff := cmp.Diff(stored, throughJSON(t, got)); diff != "" {
 					t.Errorf("status (-before +after):\n%s", diff)
 				}
+			}
+		})
+	}
+}
+
+// What somebody writes into the status by hand does not stay, apart from what could be so.
+func TestStatusUndoesWhatOthersWrite(t *testing.T) {
+	b := open("id-tower", v1alpha1.BackendSaturated, 1)
+	over := b
+	over.Remaining = "" // the cooldown is over
+	future := *at(now.Add(time.Hour))
+	cases := map[string]struct {
+		in    RouteInput
+		forge func(*v1alpha1.LLMRouteStatus)
+	}{
+		"a time of retry":                  {input(proxyReport("p1", b)), func(s *v1alpha1.LLMRouteStatus) { s.Backends[0].RetryAt = &future }},
+		"a time of retry when none is due": {input(proxyReport("p1", over)), func(s *v1alpha1.LLMRouteStatus) { s.Backends[0].RetryAt, s.RetryAt = &future, &future }},
+		"a time of opening":                {input(proxyReport("p1", b)), func(s *v1alpha1.LLMRouteStatus) { s.Backends[0].Since = &future }},
+		"a state": {input(proxyReport("p1", b)), func(s *v1alpha1.LLMRouteStatus) {
+			s.Backends[0] = v1alpha1.BackendStatus{Name: "tower", State: v1alpha1.BackendClosed}
+		}},
+		"another backend": {input(proxyReport("p1", b)), func(s *v1alpha1.LLMRouteStatus) {
+			s.Backends = append(s.Backends, v1alpha1.BackendStatus{Name: "ghost"})
+		}},
+		"a summary": {input(proxyReport("p1", b)), func(s *v1alpha1.LLMRouteStatus) {
+			s.State, s.Serving, s.Pinned, s.Proxies, s.Chain, s.Reason = "Healthy", "ghost", "x", "9/9", "y", "z"
+		}},
+		"a condition": {input(proxyReport("p1", b)), func(s *v1alpha1.LLMRouteStatus) {
+			s.Conditions[4].Status, s.Conditions[4].Message = metav1.ConditionFalse, "no"
+		}},
+		"a condition from the future": {input(proxyReport("p1", b)), func(s *v1alpha1.LLMRouteStatus) { s.Conditions[0].LastTransitionTime = future }},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			want := throughJSON(t, Route(tc.in))
+			tc.in.Route.Status = throughJSON(t, Route(tc.in))
+			tc.forge(&tc.in.Route.Status)
+			sorted := cmpopts.SortSlices(func(a, b metav1.Condition) bool { return a.Type < b.Type })
+			if diff := cmp.Diff(want, throughJSON(t, Route(tc.in)), sorted); diff != "" {
+				t.Errorf("status (-want +got):\n%s", diff)
 			}
 		})
 	}
