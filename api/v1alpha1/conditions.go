@@ -23,6 +23,18 @@ const (
 	ConditionReady ConditionType = "Ready"
 )
 
+// ConditionSchemaSkew is there on a route or pin, and True, while something that it sets, or could set, does nothing, because
+// the served CRD is older or newer than the manager. It does not hold back Ready: all the rest is served.
+const ConditionSchemaSkew ConditionType = "SchemaSkew"
+
+// Reasons of SchemaSkew. Where both hold, CRDOlder is told and the message names all fields.
+const (
+	// ReasonCRDOlder surfaces when the API server drops fields that the manager knows.
+	ReasonCRDOlder ConditionReason = "CRDOlder"
+	// ReasonCRDNewer surfaces when the object sets fields that the manager does not know.
+	ReasonCRDNewer ConditionReason = "CRDNewer"
+)
+
 // ConditionActive is, beside Accepted, the condition of a BackendPin: True while it changes what at least one route does.
 const ConditionActive ConditionType = "Active"
 

@@ -34,8 +34,8 @@ type Metrics interface {
 	Compiled(took time.Duration, objects map[string]int)
 	// PublishFailed counts one try to publish the table that did not succeed.
 	PublishFailed()
-	// CRDLacks records how many fields of this release a served CRD lacks.
-	CRDLacks(crd string, fields int)
+	// CRDSkew records how many fields of this release a served CRD lacks, and how many it has that this release does not know.
+	CRDSkew(crd string, missing, unknown int)
 }
 
 // compilation is one finished compile with its indexes. It is immutable.

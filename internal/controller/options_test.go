@@ -13,7 +13,7 @@ type noMetrics struct{}
 
 func (noMetrics) Compiled(time.Duration, map[string]int) {}
 func (noMetrics) PublishFailed()                         {}
-func (noMetrics) CRDLacks(string, int)                   {}
+func (noMetrics) CRDSkew(string, int, int)               {}
 
 func TestOptionsAreCompleted(t *testing.T) {
 	o, err := Options{Namespace: "own", Metrics: noMetrics{}, MaxPin: time.Hour}.complete()

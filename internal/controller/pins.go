@@ -20,6 +20,7 @@ import (
 type pins struct {
 	world     *world
 	compiling *compiling
+	skews     *skews
 	writer    *statusWriter
 	clock     clock.PassiveClock
 	retention time.Duration
@@ -59,7 +60,7 @@ func (p *pins) decide(compiled *compilation, stored *storedPin, now time.Time) (
 	if !verdict.IsOn(stored) {
 		return nil, nil
 	}
-	in := status.PinInput{Pin: &stored.BackendPin, Verdict: verdict, Now: now}
+	in := status.PinInput{Pin: &stored.BackendPin, Verdict: verdict, Skew: p.skews.ofPin(stored), Now: now}
 	for _, name := range verdict.MatchedRoutes {
 		if entry := compiled.shards.Route(types.NamespacedName{Namespace: stored.Namespace, Name: name}); entry != nil {
 			in.Routes = append(in.Routes, entry)

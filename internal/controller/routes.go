@@ -24,6 +24,7 @@ type routes struct {
 	compiling *compiling
 	reports   *reports
 	ledger    *ledger
+	skews     *skews
 	writer    *statusWriter
 	clock     clock.PassiveClock
 	pace      *pace
@@ -63,7 +64,7 @@ func (r *routes) decide(compiled *compilation, stored *storedRoute, now time.Tim
 	key := client.ObjectKeyFromObject(stored)
 	in := status.RouteInput{
 		Route: &stored.LLMRoute, Verdict: compiled.Routes[key], Entry: compiled.shards.Route(key),
-		Fleet: r.reports.fleet.Load(), Holding: r.ledger.holding(stored), Now: now,
+		Fleet: r.reports.fleet.Load(), Holding: r.ledger.holding(stored), Skew: r.skews.ofRoute(stored), Now: now,
 	}
 	if !in.Verdict.IsOn(stored) {
 		return nil, nil

@@ -48,6 +48,7 @@ type system struct {
 	compiling *compiling
 	publisher *publisher
 	sweeper   *sweeper
+	skews     *skews
 	routes    *routes
 	pins      *pins
 
@@ -68,9 +69,10 @@ func newSystem(mgr ctrl.Manager, o Options) *system {
 		metrics: o.Metrics, wake: newSignal(), seen: map[int]bool{},
 	}
 	s.sweeper = &sweeper{reports: s.reports, writer: mgr.GetClient(), retention: o.ReportRetention}
-	s.routes = &routes{world: s.world, compiling: s.compiling, reports: s.reports, ledger: ledger, writer: writer, clock: o.Clock, pace: newPace()}
+	s.skews = &skews{reader: mgr.GetAPIReader(), metrics: o.Metrics, clock: o.Clock}
+	s.routes = &routes{world: s.world, compiling: s.compiling, reports: s.reports, ledger: ledger, skews: s.skews, writer: writer, clock: o.Clock, pace: newPace()}
 	s.routes.known = func() bool { return s.publisher.loaded.Load() && s.reports.fleet.Load() != nil }
-	s.pins = &pins{world: s.world, compiling: s.compiling, writer: writer, clock: o.Clock, retention: o.PinRetention, pace: newPace()}
+	s.pins = &pins{world: s.world, compiling: s.compiling, skews: s.skews, writer: writer, clock: o.Clock, retention: o.PinRetention, pace: newPace()}
 	s.connect(o.Namespace)
 	return s
 }
@@ -94,6 +96,11 @@ func (s *system) connect(namespace string) {
 	s.publisher.onLoad = func() {
 		routes, _ := s.world.keysOf()
 		s.toRoutes.add(routes...)
+	}
+	s.skews.changed = func() {
+		routes, pins := s.world.keysOf()
+		s.toRoutes.add(routes...)
+		s.toPins.add(pins...)
 	}
 	s.compiling.compiled = s.publisher.wake.raise
 	s.compiling.changed = func(routes, pins []types.NamespacedName) {
@@ -146,12 +153,11 @@ func (b *bootstrap) Start(ctx context.Context) error {
 	if err := together(ctx, append(s.world.watches(b.mgr.GetCache()), s.reports.watch(b.mgr.GetCache()))); err != nil {
 		return ignoreEnd(ctx, err)
 	}
-	for _, part := range []manager.Runnable{s.compiling, s.reports, s.publisher, s.sweeper} {
+	for _, part := range []manager.Runnable{s.compiling, s.reports, s.publisher, s.sweeper, s.skews} {
 		if err := b.mgr.Add(part); err != nil {
 			return fmt.Errorf("start a part of the manager: %w", err)
 		}
 	}
-	go checkCRDs(ctx, b.mgr.GetAPIReader(), s.compiling.options.Metrics, log)
 	allRoutes := func() []types.NamespacedName { routes, _ := s.world.keysOf(); return routes }
 	allPins := func() []types.NamespacedName { _, pins := s.world.keysOf(); return pins }
 	return errors.Join(

@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
 )
@@ -21,10 +24,13 @@ type (
 		v1alpha1.LLMRoute `json:",inline"`
 		// fault says what does not fit, as a clause without values; empty for a whole object.
 		fault string
+		// unknown are the fields of the spec that this release does not know, sorted: the CRD is newer.
+		unknown []string
 	}
 	storedPin struct {
 		v1alpha1.BackendPin `json:",inline"`
 		fault               string
+		unknown             []string
 	}
 	storedReport struct {
 		v1alpha1.ProxyReport `json:",inline"`
@@ -74,29 +80,29 @@ func gvk(kind string) schema.GroupVersionKind { return v1alpha1.GroupVersion.Wit
 // UnmarshalJSON implements json.Unmarshaler. It fails only for what is no object at all.
 func (r *storedRoute) UnmarshalJSON(data []byte) error {
 	var whole v1alpha1.LLMRoute
-	fault, err := decodeLeniently(data, &whole, &r.LLMRoute, &r.LLMRoute.Status)
+	fault, unknown, err := decodeLeniently(data, &whole, &r.LLMRoute, &r.LLMRoute.Status)
 	if err == nil && fault == "" {
 		r.LLMRoute = whole
 	}
-	r.fault = fault
+	r.fault, r.unknown = fault, unknown
 	return err
 }
 
 // UnmarshalJSON implements json.Unmarshaler. It fails only for what is no object at all.
 func (p *storedPin) UnmarshalJSON(data []byte) error {
 	var whole v1alpha1.BackendPin
-	fault, err := decodeLeniently(data, &whole, &p.BackendPin, &p.BackendPin.Status)
+	fault, unknown, err := decodeLeniently(data, &whole, &p.BackendPin, &p.BackendPin.Status)
 	if err == nil && fault == "" {
 		p.BackendPin = whole
 	}
-	p.fault = fault
+	p.fault, p.unknown = fault, unknown
 	return err
 }
 
 // UnmarshalJSON implements json.Unmarshaler. It fails only for what is no object at all.
 func (r *storedReport) UnmarshalJSON(data []byte) error {
 	var whole v1alpha1.ProxyReport
-	fault, err := decodeLeniently(data, &whole, &r.ProxyReport, nil)
+	fault, _, err := decodeLeniently(data, &whole, &r.ProxyReport, nil)
 	if err == nil && fault == "" {
 		r.ProxyReport = whole
 	}
@@ -117,23 +123,35 @@ type head interface {
 	runtime.Object
 }
 
-// decodeLeniently decodes data into whole. Where that fails it fills in the metadata of part, and its status where that
-// decodes alone, and returns what is wrong.
-func decodeLeniently(data []byte, whole any, part head, status any) (fault string, err error) {
-	fits := json.Unmarshal(data, whole)
+// decodeLeniently decodes data into whole and returns the fields of the spec that it has no place for. Where that fails it
+// fills in the metadata of part, and its status where that decodes alone, and returns what is wrong.
+func decodeLeniently(data []byte, whole any, part head, status any) (fault string, unknown []string, err error) {
+	strict, fits := kjson.UnmarshalStrict(data, whole, kjson.DisallowUnknownFields)
 	if fits == nil {
-		return "", nil
+		return "", specFields(strict), nil
 	}
 	var e envelope
 	if err := json.Unmarshal(data, &e); err != nil {
-		return "", err
+		return "", nil, err
 	}
 	part.GetObjectKind().SetGroupVersionKind(e.GroupVersionKind())
 	copyMeta(part, &e.ObjectMeta)
 	if status != nil && len(e.Status) > 0 {
 		_ = json.Unmarshal(e.Status, status) // what is left of it is ours to write anew
 	}
-	return faultOf(fits), nil
+	return faultOf(fits), nil, nil
+}
+
+// specFields are the paths below spec that strict decoding complains of, sorted.
+func specFields(strict []error) (fields []string) {
+	for _, err := range strict {
+		var field kjson.FieldError
+		if errors.As(err, &field) && strings.HasPrefix(field.FieldPath(), "spec.") {
+			fields = append(fields, field.FieldPath())
+		}
+	}
+	slices.Sort(fields)
+	return fields
 }
 
 func copyMeta(to metav1.Object, from *metav1.ObjectMeta) {
@@ -159,12 +177,12 @@ func faultOf(err error) string {
 
 // DeepCopyObject implements runtime.Object.
 func (r *storedRoute) DeepCopyObject() runtime.Object {
-	return &storedRoute{LLMRoute: *r.LLMRoute.DeepCopy(), fault: r.fault}
+	return &storedRoute{LLMRoute: *r.LLMRoute.DeepCopy(), fault: r.fault, unknown: slices.Clone(r.unknown)}
 }
 
 // DeepCopyObject implements runtime.Object.
 func (p *storedPin) DeepCopyObject() runtime.Object {
-	return &storedPin{BackendPin: *p.BackendPin.DeepCopy(), fault: p.fault}
+	return &storedPin{BackendPin: *p.BackendPin.DeepCopy(), fault: p.fault, unknown: slices.Clone(p.unknown)}
 }
 
 // DeepCopyObject implements runtime.Object.

@@ -43,6 +43,25 @@ func TestOneBadObjectDoesNotSpoilAList(t *testing.T) {
 	}
 }
 
+func TestFieldsOfANewerCRDAreNoticed(t *testing.T) {
+	const object = `{"metadata":{"name":"default","future":1},"spec":{"chain":[{"name":"tower","url":"http://tower/v1","budget":9}],
+		"budget":{"tokens":7}},"status":{"later":true}}`
+	var r storedRoute
+	if err := json.Unmarshal([]byte(object), &r); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"spec.budget", "spec.chain[0].budget"}, r.unknown); diff != "" {
+		t.Errorf("unknown fields (-want +got):\n%s", diff)
+	}
+	if copied := r.DeepCopyObject().(*storedRoute); len(copied.unknown) != 2 || r.fault != "" || len(r.Spec.Chain) != 1 {
+		t.Errorf("the route is %+v, its copy %+v", r, copied)
+	}
+	var p storedPin
+	if err := json.Unmarshal([]byte(`{"spec":{"backend":"tower","weight":3}}`), &p); err != nil || len(p.unknown) != 1 || p.Spec.Backend != "tower" {
+		t.Errorf("the pin is %+v, error %v", p, err)
+	}
+}
+
 func TestStoredObjectsAreWrittenAsTheyAre(t *testing.T) {
 	r := &storedRoute{LLMRoute: v1alpha1.LLMRoute{Spec: v1alpha1.LLMRouteSpec{Model: "m"}}, fault: "f"}
 	r.Name = "n"

@@ -40,6 +40,7 @@ func routeConditions(f *facts) []metav1.Condition {
 	set.put(v1alpha1.ConditionProgrammed, programmed(f))
 	set.put(v1alpha1.ConditionBackendsAvailable, backendsAvailable(f))
 	set.put(v1alpha1.ConditionReady, ready(set.all))
+	set.putSkew(f.Skew)
 	return set.all
 }
 
@@ -47,9 +48,9 @@ func routeConditions(f *facts) []metav1.Condition {
 var (
 	routeConditionTypes = []v1alpha1.ConditionType{
 		v1alpha1.ConditionAccepted, v1alpha1.ConditionResolvedRefs, v1alpha1.ConditionProgrammed,
-		v1alpha1.ConditionBackendsAvailable, v1alpha1.ConditionReady,
+		v1alpha1.ConditionBackendsAvailable, v1alpha1.ConditionReady, v1alpha1.ConditionSchemaSkew,
 	}
-	pinConditionTypes = []v1alpha1.ConditionType{v1alpha1.ConditionAccepted, v1alpha1.ConditionActive}
+	pinConditionTypes = []v1alpha1.ConditionType{v1alpha1.ConditionAccepted, v1alpha1.ConditionActive, v1alpha1.ConditionSchemaSkew}
 )
 
 // maxConditions is how many conditions a status holds.

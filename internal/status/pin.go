@@ -28,6 +28,8 @@ type PinInput struct {
 	Verdict *compiler.PinVerdict
 	// Routes are the compiled entries of the matched routes that have one, in any order.
 	Routes []*table.Route
+	// Skew is what of the pin is not in force as the served CRD is of another release; nil while that is not known.
+	Skew *Skew
 	// Now is wall time: pins go by it.
 	Now time.Time
 }
@@ -40,6 +42,7 @@ func Pin(in PinInput) v1alpha1.BackendPinStatus {
 	set.put(v1alpha1.ConditionAccepted, pinAccepted(in))
 	effect := active(in)
 	set.put(v1alpha1.ConditionActive, effect)
+	set.putSkew(in.Skew)
 	return v1alpha1.BackendPinStatus{
 		ObservedGeneration:   v.Generation,
 		Phase:                phase(v, effect, in.Now),

@@ -28,6 +28,8 @@ type RouteInput struct {
 	Fleet *Fleet
 	// Holding are the published revisions of the route's shard that hold the verdict's generation (Ledger.Holding).
 	Holding map[table.Revision]bool
+	// Skew is what of the route is not in force as the served CRD is of another release; nil while that is not known.
+	Skew *Skew
 	// Now is wall time: pins go by it.
 	Now time.Time
 }
@@ -231,7 +233,7 @@ func (f *facts) reason(state v1alpha1.RouteState, conditions []metav1.Condition)
 	if refs := conditionOf(conditions, v1alpha1.ConditionResolvedRefs); refs.Status != metav1.ConditionTrue {
 		return cut(refs.Reason, 64)
 	}
-	return ""
+	return cut(conditionOf(conditions, v1alpha1.ConditionSchemaSkew).Reason, 64)
 }
 
 // chain is the chain in one line; what does not serve is marked.

@@ -59,13 +59,14 @@ type Manager struct {
 	objects         *prometheus.GaugeVec
 	publishFailures prometheus.Counter
 	crdMissing      *prometheus.GaugeVec
+	crdUnknown      *prometheus.GaugeVec
 }
 
 // NewManager declares the manager's metrics and registers them with reg.
 func NewManager(reg prometheus.Registerer) *Manager {
 	m := &Manager{duration: compileDuration.histogram(), objects: compileObjects.gauges(),
-		publishFailures: publishFailures.counter(), crdMissing: crdMissing.gauges()}
-	reg.MustRegister(m.duration, m.objects, m.publishFailures, m.crdMissing)
+		publishFailures: publishFailures.counter(), crdMissing: crdMissing.gauges(), crdUnknown: crdUnknown.gauges()}
+	reg.MustRegister(m.duration, m.objects, m.publishFailures, m.crdMissing, m.crdUnknown)
 	return m
 }
 
@@ -80,7 +81,9 @@ func (m *Manager) Compiled(d time.Duration, objects map[string]int) {
 // PublishFailed counts one try to publish the table that did not succeed.
 func (m *Manager) PublishFailed() { m.publishFailures.Inc() }
 
-// CRDLacks records how many fields of this release a served CustomResourceDefinition (its name) lacks.
-func (m *Manager) CRDLacks(crd string, fields int) {
-	m.crdMissing.WithLabelValues(crd).Set(float64(fields))
+// CRDSkew records how many fields of this release a served CustomResourceDefinition (its name) lacks, and how many it has that
+// this release does not know.
+func (m *Manager) CRDSkew(crd string, missing, unknown int) {
+	m.crdMissing.WithLabelValues(crd).Set(float64(missing))
+	m.crdUnknown.WithLabelValues(crd).Set(float64(unknown))
 }

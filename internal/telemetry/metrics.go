@@ -90,7 +90,9 @@ var (
 	publishFailures = Metric{Name: "spillway_table_publish_failures_total", Type: Counter, Program: InManager, Unit: "tries",
 		Help: "Tries to publish the routing table that did not succeed; each is repeated soon."}
 	crdMissing = Metric{Name: "spillway_crd_missing_fields", Type: Gauge, Program: InManager, Unit: "fields", Labels: []string{"crd"},
-		Help: "Fields of this release that the served CustomResourceDefinition lacks, so that the API server drops them; compared when the manager starts."}
+		Help: "Fields of this release that the served CustomResourceDefinition lacks, so that the API server drops them; compared every 30 s."}
+	crdUnknown = Metric{Name: "spillway_crd_unknown_fields", Type: Gauge, Program: InManager, Unit: "fields", Labels: []string{"crd"},
+		Help: "Fields of the served CustomResourceDefinition that this release does not know, so that what is set there does nothing; compared every 30 s."}
 
-	managerMetrics = [...]*Metric{&compileDuration, &compileObjects, &publishFailures, &crdMissing}
+	managerMetrics = [...]*Metric{&compileDuration, &compileObjects, &publishFailures, &crdMissing, &crdUnknown}
 )

@@ -41,7 +41,7 @@ func all() *prometheus.Registry {
 	m := telemetry.NewManager(reg)
 	m.Compiled(time.Millisecond, map[string]int{"LLMRoute": 3})
 	m.PublishFailed()
-	m.CRDLacks("llmroutes.spillway.dev", 0)
+	m.CRDSkew("llmroutes.spillway.dev", 0, 0)
 	reg.MustRegister(&telemetry.StateCollector{
 		Table:   func() *table.Table { return table.New([]*table.Route{r}) },
 		Breaker: func(table.BackendID) string { return "Open" },
@@ -97,6 +97,7 @@ func TestNothingOfTheDesignIsMissing(t *testing.T) {
 		"spillway_pin_end_timestamp_seconds{namespace,pin,route}",
 		"spillway_compile_duration_seconds{}", "spillway_compile_objects{kind}", "spillway_table_publish_failures_total{}",
 		"spillway_crd_missing_fields{crd}",
+		"spillway_crd_unknown_fields{crd}",
 	}
 	declared := map[string]bool{}
 	for _, m := range telemetry.Metrics() {

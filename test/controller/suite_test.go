@@ -96,7 +96,7 @@ type noMetrics struct{}
 
 func (noMetrics) Compiled(time.Duration, map[string]int) {}
 func (noMetrics) PublishFailed()                         {}
-func (noMetrics) CRDLacks(string, int)                   {}
+func (noMetrics) CRDSkew(string, int, int)               {}
 
 // start runs a manager until the spec ends, or until its stop is called.
 func (w world) start(ctx context.Context, h hooks) *running {
