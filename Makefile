@@ -13,7 +13,7 @@ TESTFLAGS ?=
 BUILD := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
 # The product, the control plane's builder and the development tools are modules of their own.
-MODULES := . hack/image hack/localkube hack/tools hack/tools/golangci-lint hack/tools/helm test/sdk/openaigo
+MODULES := . hack/image hack/localkube hack/localkube/hyper hack/tools hack/tools/golangci-lint hack/tools/helm test/sdk/openaigo
 
 # The control plane: KUBEBUILDER_ASSETS where it is set, else built by hack/localkube (11 minutes on two cores, once).
 ifneq ($(KUBEBUILDER_ASSETS),)
@@ -24,7 +24,7 @@ WITH_ASSETS = assets=$$($(GO) run -C hack/localkube . assets) && KUBEBUILDER_ASS
 
 # Packages are sorted into suites by what they import: a test that uses envtest starts an API server.
 PACKAGES = $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./...
-UNIT = $$($(PACKAGES) | grep -v -e 'pkg/envtest' -e '/test/e2e ' -e '/test/sdk ' | cut -d ' ' -f 1)
+UNIT = $$($(PACKAGES) | grep -v -e 'pkg/envtest' -e '/test/cluster ' -e '/test/e2e ' -e '/test/sdk ' | cut -d ' ' -f 1)
 API  = $$($(PACKAGES) | grep 'pkg/envtest' | cut -d ' ' -f 1)
 
 ##@ Try it
@@ -99,6 +99,32 @@ test-e2e: build ## Run the founding case with real processes, as a suite.
 .PHONY: test-sdk
 test-sdk: ## Run the SDKs that callers use against the proxy. Needs node 20 or newer and npm.
 	$(GO) test -race -count=1 -timeout 20m $(TESTFLAGS) ./test/sdk
+
+# FULL=1 makes the longest parts of the suite longer.
+FULL ?=
+
+.PHONY: test-cluster
+test-cluster: ## Run the chart on a whole node with real Pods. Needs root and containerd; says so where it cannot (FULL=1: longer).
+	@missing=$$(test/cluster/missing.sh); if [ -n "$$missing" ]; then \
+		printf 'SKIPPED test-cluster: this machine cannot run a node with Pods.\n%s\n' "$$missing"; \
+	else $(MAKE) --no-print-directory test-cluster-node; fi
+
+# Kubernetes is built by hack/localkube as one program (16 minutes on two cores, once). CLUSTER holds images and charts of two
+# versions of what is in the tree: until there is a release, the previous version differs in nothing but its number.
+CLUSTER = $(CURDIR)/bin/cluster
+
+.PHONY: test-cluster-node
+test-cluster-node:
+	@mkdir -p $(CLUSTER)
+	$(GO) build -o $(CLUSTER)/ ./cmd/kubectl-spillway
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-s -w' -o $(CLUSTER)/ ./cmd/manager ./cmd/proxy ./hack/simbackend ./test/cluster/pause
+	$(GO) run -C hack/image . -out $(CLUSTER)/images -registry node.test -version 1 $(CLUSTER)/pause $(CLUSTER)/simbackend
+	@$(WITH_HELM) for version in 0.0.1 0.0.2; do \
+		$(GO) run -C hack/image . -out $(CLUSTER)/$$version -version $$version $(CLUSTER)/manager $(CLUSTER)/proxy && \
+		$$HELM package charts/spillway --destination $(CLUSTER)/$$version --version $$version --app-version $$version || exit 1; \
+	done
+	$(WITH_HELM) node=$$($(GO) run -C hack/localkube . node) && NODE_PROGRAMS=$$node CLUSTER=$(CLUSTER) FULL=$(FULL) \
+		$(GO) test -race -count=1 -v -timeout 20m $(TESTFLAGS) ./test/cluster
 
 .PHONY: bench
 bench: build ## Measure the proxy beside nginx and a bare ReverseProxy (seven minutes) and write docs/benchmarks.md.

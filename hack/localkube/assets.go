@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -18,18 +19,21 @@ func findAssets(ctx context.Context, stderr io.Writer) (string, error) {
 	if dir := os.Getenv("KUBEBUILDER_ASSETS"); dir != "" {
 		return dir, checkGiven(dir, stderr)
 	}
+	r, err := newRecipe(ctx, ".", binaries)
+	if err != nil {
+		return "", err
+	}
+	return r.cached(ctx, stderr)
+}
+
+// cached returns the cache directory of r, where what is missing or damaged is built first.
+func (r recipe) cached(ctx context.Context, stderr io.Writer) (string, error) {
 	root, err := cacheRoot()
 	if err != nil {
 		return "", err
 	}
-	r, err := newRecipe(ctx, ".")
-	if err != nil {
-		return "", err
-	}
 	dir := filepath.Join(root, r.key)
-	return dir, ensure(ctx, dir, newProgress(stderr), func(ctx context.Context, b binary, out string, p *progress) error {
-		return r.build(ctx, b, out, p)
-	})
+	return dir, ensure(ctx, dir, r.binaries, newProgress(stderr), r.build)
 }
 
 // checkGiven says which binary of a directory that the caller named is missing. kubectl may come from PATH: nothing here
@@ -69,9 +73,9 @@ func checkGiven(dir string, stderr io.Writer) error {
 // buildFunc builds one binary into the file out. On an error it may leave a part of the file behind.
 type buildFunc func(ctx context.Context, b binary, out string, p *progress) error
 
-// ensure completes dir. Of several processes one builds, the others wait and then find the result.
-func ensure(ctx context.Context, dir string, p *progress, build buildFunc) error {
-	missing, err := lacking(dir)
+// ensure completes dir with want. Of several processes one builds, the others wait and then find the result.
+func ensure(ctx context.Context, dir string, want []binary, p *progress, build buildFunc) error {
+	missing, err := lacking(dir, want)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
@@ -83,7 +87,7 @@ func ensure(ctx context.Context, dir string, p *progress, build buildFunc) error
 		return err
 	}
 	defer release()
-	if missing, err = lacking(dir); err != nil { // the other process may have built them meanwhile
+	if missing, err = lacking(dir, want); err != nil { // the other process may have built them meanwhile
 		return err
 	}
 	for i, b := range missing {
@@ -127,20 +131,24 @@ func buildInto(ctx context.Context, dir string, b binary, p *progress, build bui
 	return m.write(dir)
 }
 
-// clean removes every key's directory but the current one's; a directory that is being built in stays.
+// clean removes every key's directory but the current ones'; a directory that is being built in stays.
 func clean(ctx context.Context, stderr io.Writer) error {
 	root, err := cacheRoot()
 	if err != nil {
 		return err
 	}
-	r, err := newRecipe(ctx, ".")
+	assets, err := newRecipe(ctx, ".", binaries)
 	if err != nil {
 		return err
 	}
-	return removeOthers(root, r.key, stderr)
+	node, err := newRecipe(ctx, nodeModule, nodeBinaries)
+	if err != nil {
+		return err
+	}
+	return removeOthers(root, []string{assets.key, node.key}, stderr)
 }
 
-func removeOthers(root, keep string, stderr io.Writer) error {
+func removeOthers(root string, keep []string, stderr io.Writer) error {
 	entries, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -149,7 +157,7 @@ func removeOthers(root, keep string, stderr io.Writer) error {
 		return err
 	}
 	for _, e := range entries {
-		if !e.IsDir() || e.Name() == keep {
+		if !e.IsDir() || slices.Contains(keep, e.Name()) {
 			continue
 		}
 		dir := filepath.Join(root, e.Name())

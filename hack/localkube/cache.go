@@ -66,17 +66,17 @@ func (m manifest) write(dir string) error {
 	return os.Rename(temp, filepath.Join(dir, manifestName))
 }
 
-// lacking returns the binaries that dir does not hold whole, in build order: no entry in the manifest, no file, another
+// lacking returns those of want that dir does not hold whole, in build order: no entry in the manifest, no file, another
 // size, another sum, or not executable.
-func lacking(dir string) ([]binary, error) {
+func lacking(dir string, want []binary) ([]binary, error) {
 	m, err := readManifest(dir)
 	if err != nil {
 		return nil, err
 	}
 	var missing []binary
-	for _, b := range binaries {
-		want, listed := m[b.Name]
-		if !listed || !intact(filepath.Join(dir, b.Name), want) {
+	for _, b := range want {
+		proof, listed := m[b.Name]
+		if !listed || !intact(filepath.Join(dir, b.Name), proof) {
 			missing = append(missing, b)
 		}
 	}

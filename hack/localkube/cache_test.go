@@ -29,7 +29,7 @@ func quiet() *progress { return newProgress(io.Discard) }
 func fullCache(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "key")
-	if err := ensure(t.Context(), dir, quiet(), fakeBuild(new(atomic.Int32))); err != nil {
+	if err := ensure(t.Context(), dir, binaries, quiet(), fakeBuild(new(atomic.Int32))); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -93,18 +93,18 @@ func TestLacking(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := fullCache(t)
 			tc.damage(t, dir)
-			got, err := lacking(dir)
+			got, err := lacking(dir, binaries)
 			must(t, err)
 			if !slices.Equal(names(got), tc.want) {
 				t.Errorf("lacking: got %v, want %v", names(got), tc.want)
 			}
 
 			var built atomic.Int32
-			must(t, ensure(t.Context(), dir, quiet(), fakeBuild(&built)))
+			must(t, ensure(t.Context(), dir, binaries, quiet(), fakeBuild(&built)))
 			if int(built.Load()) != len(tc.want) {
 				t.Errorf("ensure built %d binaries, want only the %d lacking ones", built.Load(), len(tc.want))
 			}
-			got, err = lacking(dir)
+			got, err = lacking(dir, binaries)
 			must(t, err)
 			if len(got) > 0 {
 				t.Errorf("still lacking after ensure: %v", names(got))
@@ -119,7 +119,7 @@ func TestEnsureBuildsOnceForManyAtATime(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			if err := ensure(t.Context(), dir, quiet(), fakeBuild(&built)); err != nil {
+			if err := ensure(t.Context(), dir, binaries, quiet(), fakeBuild(&built)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -134,7 +134,7 @@ func TestEnsureLeavesNoHalfBinary(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "key")
 	ctx, interrupt := context.WithCancel(t.Context())
 	var built atomic.Int32
-	err := ensure(ctx, dir, quiet(), func(ctx context.Context, b binary, out string, p *progress) error {
+	err := ensure(ctx, dir, binaries, quiet(), func(ctx context.Context, b binary, out string, p *progress) error {
 		if b.Name != "kube-apiserver" {
 			return fakeBuild(&built)(ctx, b, out, p)
 		}
@@ -151,7 +151,7 @@ func TestEnsureLeavesNoHalfBinary(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("after the interruption the directory holds %v, want %v", got, want)
 	}
-	must(t, ensure(t.Context(), dir, quiet(), fakeBuild(&built)))
+	must(t, ensure(t.Context(), dir, binaries, quiet(), fakeBuild(&built)))
 	if built.Load() != 3 {
 		t.Errorf("built %d binaries in all, want 3: the finished one counts", built.Load())
 	}
@@ -170,20 +170,20 @@ func TestLockEndsWithTheContext(t *testing.T) {
 
 func TestRemoveOthersKeepsTheCurrentAndTheBusy(t *testing.T) {
 	root := t.TempDir()
-	for _, key := range []string{"old", "current", "busy"} {
+	for _, key := range []string{"old", "current", "also", "busy"} {
 		must(t, os.Mkdir(filepath.Join(root, key), 0o755))
 	}
 	release, err := tryLock(filepath.Join(root, "busy.lock"))
 	must(t, err)
 	defer release()
-	must(t, removeOthers(root, "current", io.Discard))
+	must(t, removeOthers(root, []string{"current", "also"}, io.Discard))
 	got, err := filepath.Glob(filepath.Join(root, "*"))
 	must(t, err)
-	want := []string{filepath.Join(root, "busy"), filepath.Join(root, "busy.lock"), filepath.Join(root, "current")}
+	want := []string{filepath.Join(root, "also"), filepath.Join(root, "busy"), filepath.Join(root, "busy.lock"), filepath.Join(root, "current")}
 	if !slices.Equal(got, want) {
 		t.Errorf("left: %v, want %v", got, want)
 	}
-	must(t, removeOthers(filepath.Join(root, "never-made"), "current", io.Discard))
+	must(t, removeOthers(filepath.Join(root, "never-made"), []string{"current"}, io.Discard))
 }
 
 func TestCheckGiven(t *testing.T) {
@@ -241,8 +241,8 @@ func TestCheckGiven(t *testing.T) {
 }
 
 func TestCacheKey(t *testing.T) {
-	mod, sum := []byte("require (\n\tk8s.io/kubernetes v1.37.2 // indirect\n)"), []byte("sums")
-	args, err := buildArgs(mod)
+	mod, sum := "require (\n\tk8s.io/kubernetes v1.37.2 // indirect\n)", "sums"
+	args, err := buildArgs([]byte(mod))
 	must(t, err)
 	tc := toolchain{GOVERSION: "go1.26.0", GOOS: "linux", GOARCH: "amd64"}
 	key := cacheKey(mod, sum, tc, args)
@@ -257,12 +257,12 @@ func TestCacheKey(t *testing.T) {
 	arm := tc
 	arm.GOARCH = "arm64"
 	for name, other := range map[string]string{
-		"go.mod":           cacheKey([]byte("other"), sum, tc, args),
-		"go.sum":           cacheKey(mod, []byte("other"), tc, args),
+		"go.mod":           cacheKey("other", sum, tc, args),
+		"go.sum":           cacheKey(mod, "other", tc, args),
 		"the Go version":   cacheKey(mod, sum, newer, args),
 		"the architecture": cacheKey(mod, sum, arm, args),
 		"the build flags":  cacheKey(mod, sum, tc, append(slices.Clone(args), "-race")),
-		"where one ends":   cacheKey(append(slices.Clone(mod), 's'), sum[1:], tc, args),
+		"where one ends":   cacheKey(mod+"s", sum[1:], tc, args),
 	} {
 		if other == key {
 			t.Errorf("%s does not change the key", name)
@@ -294,6 +294,22 @@ func TestBinariesAreToolsOfTheModule(t *testing.T) {
 		if !regexp.MustCompile(`(?m)^(tool |\t)` + regexp.QuoteMeta(b.Package) + `$`).Match(mod) {
 			t.Errorf("go.mod has no tool directive for %s", b.Package)
 		}
+	}
+}
+
+// A node is of the same Kubernetes as the API server that everybody else tests with.
+func TestNodeHasTheSameVersions(t *testing.T) {
+	versions := func(file string) []string {
+		mod, err := os.ReadFile(file)
+		must(t, err)
+		return regexp.MustCompile(`(?m)^\s(k8s\.io/\S+ => .*|k8s\.io/kubernetes v\S+|go\.etcd\.io/etcd/server/v3 v\S+)`).FindAllString(string(mod), -1)
+	}
+	want := versions("go.mod")
+	slices.Sort(want)
+	got := versions(filepath.Join(nodeModule, "go.mod"))
+	slices.Sort(got)
+	if len(want) == 0 || !slices.Equal(got, want) {
+		t.Errorf("versions of %s:\n%s\nwant those of this module:\n%s", nodeModule, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 

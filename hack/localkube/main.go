@@ -14,6 +14,8 @@ import (
 const usage = `usage: go run -C hack/localkube . COMMAND
 
   assets        build what is missing of etcd, kube-apiserver and kubectl; print their directory on stdout
+  node          build hyper, a whole Kubernetes node in one program, if it is missing; print the directory of its names
+                on stdout
   up [--dir D]  start etcd and kube-apiserver on loopback, print the kubeconfig's path, run until interrupted
                 (without --dir everything is kept in a temporary directory and removed at the end)
   clean         remove the binaries that other versions left in the cache; what is current stays
@@ -57,11 +59,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	switch args[0] {
 	case "assets":
-		assets, err := findAssets(ctx, stderr)
-		if err == nil {
-			fmt.Fprintln(stdout, assets)
-		}
-		return err
+		return printed(stdout)(findAssets(ctx, stderr))
+	case "node":
+		return printed(stdout)(findNode(ctx, stderr))
 	case "up":
 		return up(ctx, dir, stdout, stderr)
 	case "clean":
@@ -72,4 +72,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	fmt.Fprint(stderr, usage)
 	return fmt.Errorf("unknown command %q", args[0])
+}
+
+// printed prints a directory that was found.
+func printed(stdout io.Writer) func(dir string, err error) error {
+	return func(dir string, err error) error {
+		if err == nil {
+			fmt.Fprintln(stdout, dir)
+		}
+		return err
+	}
 }

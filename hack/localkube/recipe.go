@@ -34,9 +34,10 @@ type toolchain struct {
 
 // recipe is everything that decides the contents of the binaries: same recipe, same key, same cache directory.
 type recipe struct {
-	module    string // directory of this module, where "go build" runs
+	module    string // directory of the module, where "go build" runs
 	key       string // hex, a prefix of a sha256
 	buildArgs []string
+	binaries  []binary
 }
 
 // buildEnv is added to the environment of every go command. GOFLAGS and GOWORK of the caller do not apply: the same key
@@ -45,8 +46,9 @@ var buildEnv = []string{"CGO_ENABLED=0", "GOFLAGS=-buildvcs=false", "GOWORK=off"
 
 var kubernetesRequirement = regexp.MustCompile(`(?m)^\s*k8s\.io/kubernetes (v(\d+)\.(\d+)\.\d+)\b`)
 
-// newRecipe reads go.mod and go.sum in module (this module's directory) and asks the go command for its version.
-func newRecipe(ctx context.Context, module string) (recipe, error) {
+// newRecipe reads go.mod and go.sum in module, a directory, and asks the go command for its version. A main package of the
+// module's own decides the contents too, so its source is read as well.
+func newRecipe(ctx context.Context, module string, binaries []binary) (recipe, error) {
 	mod, err := os.ReadFile(filepath.Join(module, "go.mod"))
 	if err != nil {
 		return recipe{}, errors.New("no go.mod here; run it as: go run -C hack/localkube . COMMAND")
@@ -63,7 +65,12 @@ func newRecipe(ctx context.Context, module string) (recipe, error) {
 	if err != nil {
 		return recipe{}, err
 	}
-	return recipe{module: module, key: cacheKey(mod, sum, tc, args), buildArgs: args}, nil
+	own, err := ownSource(module, binaries)
+	if err != nil {
+		return recipe{}, err
+	}
+	ingredients := append([]any{string(mod), string(sum), tc, args, buildEnv, binaries}, own...)
+	return recipe{module: module, key: cacheKey(ingredients...), buildArgs: args, binaries: binaries}, nil
 }
 
 // buildArgs are the arguments of "go build" before -o. The version string is stamped in because kubectl and client-go
@@ -103,11 +110,27 @@ func currentToolchain(ctx context.Context) (toolchain, error) {
 	return tc, nil
 }
 
-// cacheKey hashes all that decides the binaries' contents. Each part is length-prefixed by JSON's quoting, so that no
+// ownSource is the text of each main package that is the module's root itself.
+func ownSource(module string, binaries []binary) ([]any, error) {
+	var own []any
+	for _, b := range binaries {
+		if b.Package != "." {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(module, "main.go"))
+		if err != nil {
+			return nil, err
+		}
+		own = append(own, string(text))
+	}
+	return own, nil
+}
+
+// cacheKey hashes all that decides the binaries' contents. Each ingredient is length-prefixed by JSON's quoting, so that no
 // two different inputs look alike.
-func cacheKey(mod, sum []byte, tc toolchain, args []string) string {
+func cacheKey(ingredients ...any) string {
 	h := sha256.New()
-	// Encoding strings and a struct of strings cannot fail, and a hash never refuses a write.
-	_ = json.NewEncoder(h).Encode([]any{string(mod), string(sum), tc, args, buildEnv, binaries})
+	// Encoding strings and structs of strings cannot fail, and a hash never refuses a write.
+	_ = json.NewEncoder(h).Encode(ingredients)
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }

@@ -1,0 +1,60 @@
+//go:build linux
+
+package cluster
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+// TestRelease takes one release through its life.
+func TestRelease(t *testing.T) {
+	c := start(t)
+	for _, part := range []struct {
+		sentence string
+		run      func(*testing.T)
+	}{
+		{"installed with default values, manager and proxies are Ready as restricted Pods", c.install},
+		{"the sample route is served", c.serveSample},
+	} {
+		if !t.Run(part.sentence, part.run) {
+			return // what comes next builds on it
+		}
+	}
+}
+
+func (c *cluster) install(t *testing.T) {
+	c.apply(t, "{apiVersion: v1, kind: Namespace, metadata: {name: "+namespace+", labels: {pod-security.kubernetes.io/enforce: restricted}}}")
+	c.helm(t, "install", release, c.chart(previous), "--wait", "--timeout", patience.String())
+	for _, component := range []string{"manager", "proxy"} {
+		got := c.kubectl(t, "get", "pods", "-n", namespace, "-l", "app.kubernetes.io/component="+component,
+			"-o", `jsonpath={range .items[*]}{.spec.serviceAccountName} {.status.conditions[?(@.type=="Ready")].status} {.status.containerStatuses[0].restartCount}{"\n"}{end}`)
+		NewWithT(t).Expect(strings.Split(strings.TrimSpace(got), "\n")).To(HaveExactElements("spillway-"+component+" True 0", "spillway-"+component+" True 0"))
+	}
+}
+
+// serveSample applies the sample as it is, but for the hosts of its backends.
+func (c *cluster) serveSample(t *testing.T) {
+	c.apply(t, readFile(t, "testdata", "backends.yaml"))
+	sample := strings.NewReplacer(
+		"http://tower.lan:11434/v1", "http://tower."+routes+".svc:11434/v1",
+		"https://api.example.com/v1", "http://hosted."+routes+".svc:11434/v1",
+	).Replace(readFile(t, "..", "..", "config", "samples", "route.yaml"))
+	c.apply(t, sample)
+	c.kubectl(t, "wait", "--for=condition=Ready", "pod", "--all", "-n", routes, "--timeout", patience.String())
+	c.kubectl(t, "wait", "--for=condition=Ready", "llmroute", "--all", "-n", routes, "--timeout", patience.String())
+	t.Log("\n" + c.kubectl(t, "get", "llmroutes", "-A"))
+}
+
+func readFile(t *testing.T, parts ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(parts...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
