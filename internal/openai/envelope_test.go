@@ -181,14 +181,17 @@ func FuzzEnvelope(f *testing.F) {
 	})
 }
 
-func mustSplice(t *testing.T, body []byte, got, want openai.Envelope) {
+func mustSplice(t *testing.T, body []byte, got openai.Envelope, want reference) {
 	t.Helper()
-	if got.Model != want.Model || got.Stream != want.Stream {
-		t.Fatalf("%+v, want %+v", got, want)
+	if diff := cmp.Diff(want.Envelope, got, cmpopts.IgnoreUnexported(openai.Envelope{})); diff != "" {
+		t.Fatalf("(-want +got):\n%s", diff)
 	}
 	spliced, err := io.ReadAll(got.Splice(body, "other").Reader())
 	if err != nil {
 		t.Fatal(err)
+	}
+	if want := string(body[:want.from]) + `"other"` + string(body[want.to:]); string(spliced) != want {
+		t.Fatalf("spliced to %q, want %q", spliced, want)
 	}
 	again, err := openai.ParseEnvelope(spliced)
 	if err != nil || again.Model != "other" || again.Stream != got.Stream {
@@ -199,25 +202,47 @@ func mustSplice(t *testing.T, body []byte, got, want openai.Envelope) {
 	}
 }
 
+// reference is what encoding/json says of a body: its top-level fields, and where the value of model lies.
+type reference struct {
+	openai.Envelope
+	from, to int64
+}
+
 // referenceEnvelope reads the top level with encoding/json's tokens, which keep duplicates and the case of names.
-func referenceEnvelope(body []byte) (e openai.Envelope, ok bool) {
+func referenceEnvelope(body []byte) (r reference, ok bool) {
 	members, ok := topLevel(body)
 	models := members["model"]
-	if !ok || len(models) != 1 || models[0][0] != '"' || json.Unmarshal([]byte(models[0]), &e.Model) != nil {
-		return e, false
+	if !ok || len(models) != 1 || models[0].text[0] != '"' || json.Unmarshal(models[0].text, &r.Model) != nil {
+		return r, false
 	}
-	switch strings.Join(members["stream"], "+") {
-	case "true":
-		e.Stream = true
-	case "", "null", "false":
-	default:
-		return e, false
+	r.from, r.to = models[0].end-int64(len(models[0].text)), models[0].end
+	switch streams := members["stream"]; {
+	case len(streams) > 1:
+		return r, false
+	case len(streams) == 1 && string(streams[0].text) == "true":
+		r.Stream = true
+	case len(streams) == 1 && string(streams[0].text) != "null" && string(streams[0].text) != "false":
+		return r, false
 	}
-	return e, e.Model != ""
+	if all := members["stream_options"]; len(all) > 0 { // the last one counts, as to encoding/json
+		options, _ := topLevel(all[len(all)-1].text)
+		include := options["include_usage"]
+		r.IncludeUsage = len(include) > 0 && string(include[len(include)-1].text) == "true"
+	}
+	if all := members["previous_response_id"]; len(all) > 0 {
+		r.PreviousResponse = string(all[len(all)-1].text) != "null"
+	}
+	return r, r.Model != ""
+}
+
+// member is a value as it stands in the body, and the position behind it.
+type member struct {
+	text json.RawMessage
+	end  int64
 }
 
 // topLevel returns all values of each member of an object.
-func topLevel(body []byte) (map[string][]string, bool) {
+func topLevel(body []byte) (map[string][]member, bool) {
 	if !json.Valid(body) || !utf8.Valid(body) {
 		return nil, false
 	}
@@ -225,14 +250,14 @@ func topLevel(body []byte) (map[string][]string, bool) {
 	if open, _ := d.Token(); open != json.Delim('{') {
 		return nil, false
 	}
-	members := map[string][]string{}
+	members := map[string][]member{}
 	for d.More() {
 		name, _ := d.Token()
 		var value json.RawMessage
 		if d.Decode(&value) != nil {
 			return nil, false
 		}
-		members[name.(string)] = append(members[name.(string)], string(value))
+		members[name.(string)] = append(members[name.(string)], member{value, d.InputOffset()})
 	}
 	return members, true
 }

@@ -17,17 +17,21 @@ const headerRequestID = "X-Request-Id"
 var hopByHop = set("Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te",
 	"Trailer", "Transfer-Encoding", "Upgrade", "Expect", "Content-Length", "Content-Encoding", "Http2-Settings")
 
-// notToBackends stay here: credentials, what the framing of the new request settles, what tells about the caller's
-// network or browser, and what is addressed to this proxy.
-var notToBackends = set("Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "Ocp-Apim-Subscription-Key", "X-Auth-Token",
-	"X-Access-Token", "X-Amz-Security-Token", "Cf-Access-Client-Id", "Cf-Access-Client-Secret", "Cf-Access-Jwt-Assertion", "Cookie",
-	"Openai-Organization", "Openai-Project", "Accept-Encoding", "Host", "User-Agent", "Via", "Forwarded", "X-Real-Ip",
-	"Origin", "Referer", headerHint, headerDeadline, headerTimeout, headerRequestID)
+// credentials go neither way: a caller's are not a backend's business, and what a backend says in such a header is of its
+// own account or session.
+var credentials = set("Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "Ocp-Apim-Subscription-Key", "X-Auth-Token",
+	"X-Access-Token", "X-Amz-Security-Token", "Cf-Access-Client-Id", "Cf-Access-Client-Secret", "Cf-Access-Jwt-Assertion",
+	"Cookie", "Cookie2", "Set-Cookie", "Set-Cookie2")
+
+// notToBackends stay here: what the framing of the new request settles, what tells about the caller's network or browser,
+// and what is addressed to this proxy.
+var notToBackends = set("Openai-Organization", "Openai-Project", "Accept-Encoding", "Host", "User-Agent", "Via", "Forwarded",
+	"X-Real-Ip", "Origin", "Referer", headerHint, headerDeadline, headerTimeout, headerRequestID)
 
 // notToCallers stay here: what speaks of our account at a backend, of its connection or its place, what is true of its bytes
 // alone, and what this proxy says itself.
-var notToCallers = set("Set-Cookie", "Set-Cookie2", "Location", "Content-Location", "Refresh", "Etag", "Digest", "Content-Digest",
-	"Repr-Digest", "Content-Md5", "Content-Range", "Accept-Ranges", "Www-Authenticate", "Server", "Via", "Alt-Svc", "Strict-Transport-Security", "Date",
+var notToCallers = set("Location", "Content-Location", "Refresh", "Etag", "Digest", "Content-Digest", "Repr-Digest", "Content-Md5",
+	"Content-Range", "Accept-Ranges", "Www-Authenticate", "Server", "Via", "Alt-Svc", "Strict-Transport-Security", "Date",
 	"Retry-After", "Retry-After-Ms", "X-Should-Retry", "Openai-Organization", "Openai-Project", "X-Accel-Buffering", "Cache-Control", "Content-Type", headerRequestID)
 
 func set(names ...string) map[string]bool {
@@ -45,7 +49,7 @@ func (x *exchange) toBackend(b *table.Backend) http.Header {
 	to := make(http.Header, len(from)+len(b.Headers)+4)
 	nominated := from["Connection"]
 	for name, values := range from {
-		if hopByHop[name] || notToBackends[name] || addressedToProxies(name) || nominates(nominated, name) || x.isCredential(name) {
+		if hopByHop[name] || credentials[name] || notToBackends[name] || addressedToProxies(name) || nominates(nominated, name) || x.isCredential(name) {
 			continue
 		}
 		to[name] = values
@@ -98,10 +102,11 @@ func nominates(connection []string, name string) bool {
 }
 
 // toCaller copies what a caller may see of a backend's header.
-func toCaller(to, from http.Header) {
+func toCaller(to, from http.Header, b *table.Backend) {
 	nominated := from["Connection"]
 	for name, values := range from {
-		if hopByHop[name] || notToCallers[name] || nominates(nominated, name) || ownWord(name) {
+		if hopByHop[name] || credentials[name] || notToCallers[name] || nominates(nominated, name) || ownWord(name) ||
+			b.Credential != nil && strings.EqualFold(b.Credential.Header, name) {
 			continue
 		}
 		to[name] = values

@@ -72,7 +72,7 @@ func (a *attempt) deliver(body []byte, model openai.Span) Outcome {
 	}
 	if !x.stream {
 		a.started()
-		toCaller(x.caller.header(), a.resp.Header)
+		toCaller(x.caller.header(), a.resp.Header, a.backend)
 		x.caller.answer(http.StatusOK, before, name, behind)
 		return Outcome{Class: Success}
 	}
@@ -180,7 +180,7 @@ func (a *attempt) started() {
 		return
 	}
 	if !x.caller.committed {
-		toCaller(x.caller.header(), a.resp.Header)
+		toCaller(x.caller.header(), a.resp.Header, a.backend)
 	}
 	x.caller.started(stream.Heartbeat{State: stream.StateUpstreamStarted, Backend: a.backend.Name, N: a.n, Reason: x.reason}, a.held)
 	a.held = nil

@@ -221,49 +221,6 @@ func TestScannerKnowsWhetherAnEventIsPending(t *testing.T) {
 	}
 }
 
-func FuzzScannerAnySplitSameEvents(f *testing.F) {
-	for _, tc := range scanCases {
-		if whole := strings.Join(tc.parts, ""); len(whole) < 4096 {
-			f.Add([]byte(whole), uint16(7), uint8(3))
-		}
-	}
-	f.Fuzz(func(t *testing.T, text []byte, at uint16, step uint8) {
-		limit := 64 // small, so that the cap is met as well
-		want, wantErr := scan(sse.NewScanner(limit), string(text))
-		cut := min(int(at), len(text))
-		parts := []string{string(text[:cut])}
-		for rest := text[cut:]; len(rest) > 0; {
-			n := min(int(step)+1, len(rest))
-			parts = append(parts, string(rest[:n]))
-			rest = rest[n:]
-		}
-		got, err := scan(sse.NewScanner(limit), parts...)
-		if diff := cmp.Diff(want, got); diff != "" || !errors.Is(err, wantErr) {
-			t.Fatalf("split %q: error %v, want %v (-want +got):\n%s", parts, err, wantErr, diff)
-		}
-		checkShape(t, got)
-	})
-}
-
-// checkShape states what every event must be, and that events are a fixed point of the scanner.
-func checkShape(t *testing.T, events []event) {
-	t.Helper()
-	var all strings.Builder
-	for _, ev := range events {
-		body, ok := strings.CutSuffix(ev.Raw, "\n\n")
-		if !ok || strings.Contains(body, "\n\n") || strings.Contains(ev.Raw, "\r") || strings.HasPrefix(ev.Raw, "\n") {
-			t.Errorf("not one normalised event: %q", ev.Raw)
-		}
-		if strings.TrimSpace(ev.Data) == "" {
-			t.Errorf("no payload: %q", ev.Raw)
-		}
-		all.WriteString(ev.Raw)
-	}
-	if again, err := scan(sse.NewScanner(0), "\ufeff"+all.String()); err != nil || !cmp.Equal(events, again) {
-		t.Errorf("not a fixed point: %v\n%s", err, cmp.Diff(events, again))
-	}
-}
-
 func BenchmarkScanner(b *testing.B) {
 	for name, one := range map[string]string{
 		"chunks":       chunk("token"),
