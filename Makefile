@@ -6,6 +6,11 @@ SHELL := /bin/sh
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
+# How long "make fuzz" spends on each target, and which ones it takes (a regular expression; empty: all).
+FUZZTIME ?= 30s
+FUZZ     ?=
+export FUZZTIME FUZZ
+
 # Flags for every `go test`, for example: make test TESTFLAGS=-count=1
 TESTFLAGS ?=
 
@@ -125,6 +130,10 @@ test-cluster-node:
 	done
 	$(WITH_HELM) node=$$($(GO) run -C hack/localkube . node) && NODE_PROGRAMS=$$node CLUSTER=$(CLUSTER) FULL=$(FULL) \
 		$(GO) test -race -count=1 -v -timeout 20m $(TESTFLAGS) ./test/cluster
+
+.PHONY: fuzz
+fuzz: ## Fuzz every target for FUZZTIME (30s), two at a time; FUZZ=Header picks some by name.
+	hack/fuzz.sh
 
 .PHONY: bench
 bench: build ## Measure the proxy beside nginx and a bare ReverseProxy (seven minutes) and write docs/benchmarks.md.

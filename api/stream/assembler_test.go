@@ -155,6 +155,11 @@ func TestAssemblerErrors(t *testing.T) {
 func FuzzAssembler(f *testing.F) {
 	f.Add([]byte(chunk(`{"content":"a"}`)), []byte(finish))
 	f.Add([]byte(chunk(`{"tool_calls":[{"id":"a"}]}`)), []byte(chunk(`{"tool_calls":[{"index":0,"function":{"arguments":"1"}}]}`)))
+	f.Add([]byte(chunk(`{"tool_calls":[{"id":"b","type":"function","function":{"name":"f","arguments":"{\"q\":"}}]}`)), []byte(chunk(`{"tool_calls":[{"function":{"arguments":"1}"}}]}`)))
+	f.Add([]byte(chunk(`{"role":"assistant","content":null}`)), []byte(chunk(`{"reasoning_content":"Okay"}`)))
+	f.Add([]byte(chunk(`{"reasoning":"Okay","content":null}`)), []byte(`{"choices":[],"usage":{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3}}`))
+	f.Add([]byte(`{"choices":null}`), []byte(`null`))
+	f.Add([]byte(`{"error":{"type":"overloaded_error","message":"Overloaded"}}`), []byte(`{"error":"Unexpected endpoint or method."}`))
 	f.Add([]byte(`{"choices":[{"index":-5,"message":{"audio":{"data":"x"},"function_call":{}}}],"usage":{}}`), []byte(`{"error":[]}`))
 	f.Fuzz(func(t *testing.T, one, two []byte) {
 		var a stream.Assembler
