@@ -15,9 +15,14 @@ import (
 
 // Compile turns a snapshot into the table and the verdict on every object. It never fails and never panics, whatever the
 // objects look like. now decides which pins have ended; nothing else depends on it.
-func Compile(s Snapshot, now time.Time) Result {
+func Compile(s Snapshot, now time.Time) Result { return Recompile(nil, s, now) }
+
+// Recompile is Compile for a snapshot of which much is as it was at an earlier compile: what was read of the objects that are
+// still the same, by pointer, is not read again. earlier may be any Result, or nil; it changes what a compile costs and never
+// what comes of it.
+func Recompile(earlier *Result, s Snapshot, now time.Time) Result {
 	c := newCompilation(s, now)
-	c.readRoutes()
+	c.readRoutes(recall(earlier, &c.Snapshot))
 	c.settleModels()
 	c.lowerSharedLimits()
 	c.applyPins()
@@ -31,6 +36,7 @@ type compilation struct {
 	routes []*routeDraft // sorted by key, one for each verdict
 	byKey  map[types.NamespacedName]*routeDraft
 	pins   map[types.NamespacedName]*PinVerdict
+	memory *memory // for the next compile
 }
 
 func newCompilation(s Snapshot, now time.Time) *compilation {
@@ -40,6 +46,7 @@ func newCompilation(s Snapshot, now time.Time) *compilation {
 		Snapshot: s,
 		now:      now,
 		byKey:    make(map[types.NamespacedName]*routeDraft, len(s.Routes)),
+		routes:   make([]*routeDraft, 0, len(s.Routes)),
 		pins:     make(map[types.NamespacedName]*PinVerdict, len(s.Pins)),
 	}
 }
@@ -65,8 +72,8 @@ func (c *compilation) newReader() *reader {
 // minPerReader is how many routes are worth a goroutine.
 const minPerReader = 500
 
-// readRoutes makes a draft of every route, by itself, so all processors can take part.
-func (c *compilation) readRoutes() {
+// readRoutes makes a draft of every route that is not known, by itself, so all processors can take part.
+func (c *compilation) readRoutes(known *recollection) {
 	drafts := make([]*routeDraft, len(c.Snapshot.Routes))
 	size := max(minPerReader, (len(drafts)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
 	var wait sync.WaitGroup
@@ -74,13 +81,18 @@ func (c *compilation) readRoutes() {
 		wait.Go(func() {
 			r := c.newReader()
 			for i := from; i < min(from+size, len(drafts)); i++ {
-				if object := c.Snapshot.Routes[i]; object != nil {
+				object := c.Snapshot.Routes[i]
+				if object == nil {
+					continue
+				}
+				if drafts[i] = known.draft(object); drafts[i] == nil {
 					drafts[i] = r.readRoute(object, i)
 				}
 			}
 		})
 	}
 	wait.Wait()
+	c.memory = remember(&c.Snapshot, drafts)
 	for _, d := range drafts {
 		c.add(d)
 	}
@@ -92,11 +104,14 @@ func (c *compilation) readRoutes() {
 	slices.SortFunc(c.routes, func(a, b *routeDraft) int { return compareKeys(a.verdict.Key, b.verdict.Key) })
 }
 
-func (c *compilation) add(d *routeDraft) {
-	if d != nil && c.byKey[d.verdict.Key] == nil {
-		c.byKey[d.verdict.Key] = d
-		c.routes = append(c.routes, d)
+// add takes a draft in, as a copy: what was read stays as it is, see routeDraft.own.
+func (c *compilation) add(read *routeDraft) {
+	if read == nil || c.byKey[read.verdict.Key] != nil {
+		return
 	}
+	d := *read
+	c.byKey[d.verdict.Key] = &d
+	c.routes = append(c.routes, &d)
 }
 
 // settleModels gives each model to the best claim and tells the others who has it. A route that is refused for another
@@ -127,9 +142,8 @@ func (c *compilation) result() Result {
 	for _, d := range c.routes {
 		verdicts[d.verdict.Key] = d.verdict
 		if d.entry != nil {
-			d.verdict.Programmable = len(d.entry.Chain) > 0
 			entries = append(entries, d.entry)
 		}
 	}
-	return Result{Table: table.New(entries), Routes: verdicts, Pins: c.pins}
+	return Result{Table: table.New(entries), Routes: verdicts, Pins: c.pins, memory: c.memory}
 }

@@ -254,6 +254,7 @@ func (p *pinDraft) apply(now time.Time) {
 		if d.entry == nil {
 			continue
 		}
+		d.own()
 		d.entry.Pins = append(d.entry.Pins, table.Pin{
 			Name:      v.Key.Name,
 			Backend:   p.spec.Backend,

@@ -2,6 +2,7 @@ package compiler
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,9 +19,10 @@ const (
 	maxChain       = 8
 )
 
-// routeDraft is a route on its way into the table.
+// routeDraft is a route on its way into the table. As it was read it is remembered for the next compile, so each compile works
+// on a copy, and calls own before it changes what the copy shares.
 type routeDraft struct {
-	reader  *reader
+	reader  *reader                // nil once it is read
 	spec    *v1alpha1.LLMRouteSpec // with the constant defaults; nil once it is read
 	labels  labels.Set
 	verdict *RouteVerdict
@@ -31,6 +33,23 @@ type routeDraft struct {
 	saturation saturationSettings
 	refused    bool // a mistake at the route itself: no backend is used
 	noModel    bool // the model is not one that callers could ask for
+	owned      bool // verdict and entry are this compile's alone
+}
+
+// own gives the draft a verdict and an entry that it may change.
+func (d *routeDraft) own() {
+	if d.owned {
+		return
+	}
+	d.owned = true
+	verdict := *d.verdict
+	verdict.Problems, verdict.Backends = slices.Clone(verdict.Problems), slices.Clone(verdict.Backends)
+	d.verdict = &verdict
+	if d.entry != nil {
+		entry := *d.entry
+		entry.Chain = slices.Clone(entry.Chain)
+		d.entry = &entry
+	}
 }
 
 // routeRules are what a route must keep to, apart from its backends. Each writes its part of the entry.
@@ -79,7 +98,8 @@ func (r *reader) readRoute(object *v1alpha1.LLMRoute, position int) *routeDraft 
 	if d.noModel {
 		d.entry = nil
 	}
-	d.spec = nil
+	d.verdict.Programmable = d.entry != nil && len(d.entry.Chain) > 0
+	d.spec, d.reader = nil, nil
 	return d
 }
 
@@ -115,6 +135,7 @@ func (d *routeDraft) refuse(reason v1alpha1.ConditionReason, field, message stri
 // loseTo records that another route holds the model. The message names the winner, also from another namespace: the
 // owner must be able to find it.
 func (d *routeDraft) loseTo(winner *routeDraft) {
+	d.own()
 	why := "its name comes first" // and they are of one age
 	switch w := winner.entry; {
 	case w.OwnsModel() && !d.entry.OwnsModel():
@@ -124,7 +145,7 @@ func (d *routeDraft) loseTo(winner *routeDraft) {
 	case w.Order < d.entry.Order:
 		why = "it comes first in the manifests"
 	}
-	d.verdict.Winner = winner.verdict.Key
+	d.verdict.Winner, d.verdict.Programmable = winner.verdict.Key, false
 	d.refuse(v1alpha1.ReasonModelConflict, "spec.model", fmt.Sprintf(
 		"The model %q is held by the route %s, because %s; choose another model, or delete that route and this one takes over.",
 		d.verdict.Model, winner.verdict.Key, why))

@@ -52,16 +52,20 @@ func (r *Result) Shards(previous *ShardSet) *ShardSet {
 
 // tableFull says in a route's verdict that its entry did not fit.
 func (r *Result) tableFull(route *table.Route, previous *EncodedShard) {
-	v := r.Routes[types.NamespacedName{Namespace: route.Namespace, Name: route.Name}]
-	if v == nil {
+	key := types.NamespacedName{Namespace: route.Namespace, Name: route.Name}
+	read := r.Routes[key]
+	if read == nil {
 		return
 	}
+	v := new(RouteVerdict)
+	*v = *read // which the next compile may take over
+	r.Routes[key] = v
 	serving := "it is not served"
 	if entryOf(previous, route.Key()) != nil {
 		serving = "its last published version is served on"
 	}
 	v.Programmable = false
-	v.Problems = append(v.Problems, Problem{
+	v.Problems = append(slices.Clip(v.Problems), Problem{
 		Condition: v1alpha1.ConditionAccepted,
 		Reason:    v1alpha1.ReasonTableFull,
 		Field:     "spec",

@@ -84,8 +84,9 @@ func (c *compilation) lowerSharedLimits() {
 		shared[b.ID].join(d.verdict.Key, b)
 	})
 	c.eachBackend(func(d *routeDraft, b *table.Backend) {
-		if s := shared[b.ID]; s != nil {
-			s.lower(b, d.verdict.Backend(b.Name))
+		if s := shared[b.ID]; s != nil && s.differs(b) {
+			d.own()
+			s.lower(d.entry.Backend(b.Name), d.verdict.Backend(b.Name))
 		}
 	})
 }
@@ -95,8 +96,9 @@ func (c *compilation) eachBackend(visit func(*routeDraft, *table.Backend)) {
 		if d.entry == nil {
 			continue
 		}
-		for i := range d.entry.Chain {
-			visit(d, &d.entry.Chain[i])
+		chain := d.entry.Chain // as it is before the visits
+		for i := range chain {
+			visit(d, &chain[i])
 		}
 	}
 }
@@ -112,6 +114,16 @@ func (s *sharedBackend) join(owner types.NamespacedName, b *table.Backend) {
 	if b.Group != "" && (s.group == "" || cmp.Less(b.Group, s.group)) {
 		s.group = b.Group
 	}
+}
+
+// differs says whether a route has something else than is agreed on.
+func (s *sharedBackend) differs(b *table.Backend) bool {
+	for i := range limitFields {
+		if limitFields[i].get(b) != s.limits[i].value {
+			return true
+		}
+	}
+	return b.Group != s.group
 }
 
 func (s *sharedBackend) lower(b *table.Backend, v *BackendVerdict) {

@@ -10,8 +10,8 @@ import (
 	"github.com/spillway-dev/spillway/internal/table"
 )
 
-// Snapshot is everything that a compile reads. Nothing in it is changed, and any object in it may be incomplete or
-// invalid.
+// Snapshot is everything that a compile reads. Nothing in it is changed, neither by the compile nor, once it was handed in, by
+// anybody else. Any object in it may be incomplete or invalid.
 type Snapshot struct {
 	// Routes and Pins in any order; nil entries are skipped, and of two with one key the first counts. With
 	// Options.Standalone their order is their age, the oldest first, because files have no creation time.
@@ -86,6 +86,8 @@ type Result struct {
 	// Routes and Pins hold one verdict for each LLMRoute and BackendPin, the undecodable ones included.
 	Routes map[types.NamespacedName]*RouteVerdict
 	Pins   map[types.NamespacedName]*PinVerdict
+
+	memory *memory // for Recompile
 }
 
 // Problem is one thing that is wrong with an object, ready for the condition that shows it.

@@ -149,8 +149,12 @@ func (c *compiling) keepSalt(ctx context.Context) error {
 
 // build compiles a snapshot and indexes what comes of it.
 func (c *compiling) build(s compiler.Snapshot, now time.Time) *compilation {
+	var earlier *compiler.Result
+	if last := c.latest.Load(); last != nil {
+		earlier = &last.Result
+	}
 	next := &compilation{
-		Result:    compiler.Compile(s, now),
+		Result:    compiler.Recompile(earlier, s, now),
 		byBackend: map[table.BackendID][]types.NamespacedName{},
 		pinsOf:    map[types.NamespacedName][]types.NamespacedName{},
 	}
