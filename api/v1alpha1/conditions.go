@@ -115,7 +115,8 @@ const (
 	ReasonNoSuchBackend ConditionReason = "NoSuchBackend"
 	// ReasonNoSuchRoute surfaces when the pin names or selects no route that is there.
 	ReasonNoSuchRoute ConditionReason = "NoSuchRoute"
-	// ReasonSuperseded surfaces when a newer pin of mode Only overrules this one, of mode Only too, on every route of it.
+	// ReasonSuperseded surfaces when newer pins overrule this one on every route of it: one of mode Only, where this one is of
+	// mode Only too, or more of them than count on one route (32).
 	ReasonSuperseded ConditionReason = "Superseded"
 	// ReasonInvalidTimes surfaces when start and end make no sense, or a standalone pin has neither startsAt nor expiresAt.
 	ReasonInvalidTimes ConditionReason = "InvalidTimes"

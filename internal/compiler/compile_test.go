@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	mathrand "math/rand/v2"
 	"reflect"
@@ -297,4 +298,28 @@ func deepCopy(s Snapshot) Snapshot {
 		s.Pins[i] = p.DeepCopy()
 	}
 	return s
+}
+
+// TestPinsOfARouteAreBounded lets the newest pins have the last word where there are too many.
+func TestPinsOfARouteAreBounded(t *testing.T) {
+	s := snapshotOf(newRoute("r"), newRoute("s"), newSecret("tower", map[string]string{"token": "one"}))
+	for i := range maxPinsPerRoute + 3 {
+		pin := &v1alpha1.BackendPin{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: fmt.Sprintf("p%02d", i), CreationTimestamp: metav1.NewTime(goldenNow.Add(time.Duration(i) * time.Second))},
+			Spec: v1alpha1.BackendPinSpec{
+				Routes: v1alpha1.PinRoutes{Selector: &v1alpha1.RouteSelector{}}, Backend: "tower", Mode: v1alpha1.PinPrefer, Duration: "4h"},
+		}
+		s.Pins = append(s.Pins, pin)
+	}
+	result := Compile(s, goldenNow)
+	for _, entry := range result.Table.Routes() {
+		if n := len(entry.Pins); n != maxPinsPerRoute || entry.Pins[0].Name != "p03" || entry.Pins[n-1].Name != "p34" {
+			t.Errorf("%s has %d pins, from %s to %s", entry.Key(), n, entry.Pins[0].Name, entry.Pins[n-1].Name)
+		}
+	}
+	for key, v := range result.Pins {
+		if !v.Accepted() || !slices.Equal(v.MatchedRoutes, []string{"r", "s"}) {
+			t.Errorf("%s: accepted %v, matched %v", key, v.Accepted(), v.MatchedRoutes)
+		}
+	}
 }

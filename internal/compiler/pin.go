@@ -19,6 +19,10 @@ const (
 	maxPinRoutes = 16
 )
 
+// maxPinsPerRoute bounds what a route's entry holds: the newest pins that have not ended. A selector reaches every route of a
+// namespace, so without it pins times routes would be the size of the table. Older ones have no word left to say.
+const maxPinsPerRoute = 32
+
 // lastYear is the last one that a time can be written with.
 const lastYear = 9999
 
@@ -31,6 +35,9 @@ type pinDraft struct {
 	matched []*routeDraft // those with the backend in their chain
 }
 
+// selected names what a pin by selector reaches. Many pins of a namespace may say the same, so it is found once.
+type selected struct{ namespace, selector, backend string }
+
 // pinRules are what a pin must keep to.
 var pinRules = []func(*pinDraft){
 	checkBackend,
@@ -41,21 +48,31 @@ var pinRules = []func(*pinDraft){
 }
 
 // applyPins makes the verdict on every pin and writes those that have not ended into the entries of their routes, from
-// the oldest to the newest.
+// the oldest to the newest; of too many the newest.
 func (c *compilation) applyPins() {
 	byNamespace := map[string][]*routeDraft{}
 	for _, d := range c.routes {
 		byNamespace[d.verdict.Key.Namespace] = append(byNamespace[d.verdict.Key.Namespace], d)
 	}
 	r := c.newReader()
+	var drafts []*pinDraft
+	known := map[selected]*pinDraft{}
 	for _, object := range c.pinsByAge() {
 		p := r.readPin(object)
 		if c.pins[p.verdict.Key] != nil {
 			continue
 		}
 		c.pins[p.verdict.Key] = p.verdict
-		c.match(p, byNamespace[p.verdict.Key.Namespace])
+		c.match(p, known, byNamespace[p.verdict.Key.Namespace])
+		drafts = append(drafts, p)
+	}
+	for _, p := range slices.Backward(drafts) { // the newest first, for there may not be room for all
 		p.apply(c.now)
+	}
+	for _, d := range c.routes {
+		if d.entry != nil {
+			slices.Reverse(d.entry.Pins)
+		}
 	}
 	for _, u := range c.Undecodable {
 		if u.Kind == KindPin && c.pins[u.Key] == nil {
@@ -190,8 +207,9 @@ func (p *pinDraft) endField() string {
 	return "spec.expiresAt"
 }
 
-// match finds the routes of the pin. inNamespace are the routes of its namespace, sorted by name.
-func (c *compilation) match(p *pinDraft, inNamespace []*routeDraft) {
+// match finds the routes of the pin. known is what was found for other pins, inNamespace the routes of its namespace, sorted by
+// name.
+func (c *compilation) match(p *pinDraft, known map[selected]*pinDraft, inNamespace []*routeDraft) {
 	r := &p.spec.Routes
 	switch hasNames, hasSelector := len(r.Names) > 0, r.Selector != nil; {
 	case hasNames == hasSelector:
@@ -199,7 +217,7 @@ func (c *compilation) match(p *pinDraft, inNamespace []*routeDraft) {
 	case hasNames:
 		c.matchNames(p)
 	default:
-		p.matchSelector(inNamespace)
+		p.matchSelector(known, inNamespace)
 	}
 }
 
@@ -222,12 +240,18 @@ func (c *compilation) matchNames(p *pinDraft) {
 	}
 }
 
-func (p *pinDraft) matchSelector(inNamespace []*routeDraft) {
+func (p *pinDraft) matchSelector(known map[selected]*pinDraft, inNamespace []*routeDraft) {
 	selector, err := p.spec.Routes.Selector.Selector()
 	if err != nil {
 		p.refuse(v1alpha1.ReasonInvalidSelector, "spec.routes.selector", "The selector cannot be read; check its keys, operators and values.")
 		return
 	}
+	same := selected{p.verdict.Key.Namespace, selector.String(), p.spec.Backend}
+	if other := known[same]; other != nil {
+		p.matched, p.verdict.MatchedRoutes, p.verdict.MissingIn = other.matched, other.verdict.MatchedRoutes, other.verdict.MissingIn
+		return
+	}
+	known[same] = p
 	for _, d := range inNamespace {
 		if selector.Matches(d.labels) {
 			p.matches(d)
@@ -251,7 +275,7 @@ func (p *pinDraft) apply(now time.Time) {
 		return
 	}
 	for _, d := range p.matched {
-		if d.entry == nil {
+		if d.entry == nil || len(d.entry.Pins) == maxPinsPerRoute {
 			continue
 		}
 		d.own()

@@ -165,6 +165,6 @@ type PinVerdict struct {
 	StartsAt, ExpiresAt time.Time
 	// MatchedRoutes are the names of the routes that the pin selects and that exist, sorted. MissingIn are those of them
 	// whose chain lacks the backend: the pin does nothing there. UnknownRoutes are names in spec.routes.names that do
-	// not exist.
+	// not exist. Verdicts may share these slices: they must not be changed.
 	MatchedRoutes, MissingIn, UnknownRoutes []string
 }

@@ -3,8 +3,6 @@ package controller
 import (
 	"context"
 	"errors"
-	"reflect"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,7 +13,6 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/spillway-dev/spillway/internal/compiler"
-	"github.com/spillway-dev/spillway/internal/table"
 )
 
 const (
@@ -36,15 +33,6 @@ type Metrics interface {
 	PublishFailed()
 	// CRDSkew records how many fields of this release a served CRD lacks, and how many it has that this release does not know.
 	CRDSkew(crd string, missing, unknown int)
-}
-
-// compilation is one finished compile with its indexes. It is immutable.
-type compilation struct {
-	compiler.Result
-	shards    *compiler.ShardSet
-	byShard   [table.Shards][]types.NamespacedName
-	byBackend map[table.BackendID][]types.NamespacedName
-	pinsOf    map[types.NamespacedName][]types.NamespacedName // route -> pins that match it
 }
 
 // compiling turns changes of the world into compilations. It runs on every replica.
@@ -153,30 +141,12 @@ func (c *compiling) build(s compiler.Snapshot, now time.Time) *compilation {
 	if last := c.latest.Load(); last != nil {
 		earlier = &last.Result
 	}
-	next := &compilation{
-		Result:    compiler.Recompile(earlier, s, now),
-		byBackend: map[table.BackendID][]types.NamespacedName{},
-		pinsOf:    map[types.NamespacedName][]types.NamespacedName{},
-	}
+	next := &compilation{Result: compiler.Recompile(earlier, s, now)}
 	c.mu.Lock()
 	next.shards = next.Shards(c.base)
 	c.base = next.shards
 	c.mu.Unlock()
-	for _, v := range next.SortedRoutes() {
-		shard := table.ShardOf(v.Key.String())
-		next.byShard[shard] = append(next.byShard[shard], v.Key)
-		for i := range v.Backends {
-			if id := v.Backends[i].ID; id != "" {
-				next.byBackend[id] = append(next.byBackend[id], v.Key)
-			}
-		}
-	}
-	for _, v := range next.SortedPins() {
-		for _, name := range v.MatchedRoutes {
-			route := types.NamespacedName{Namespace: v.Key.Namespace, Name: name}
-			next.pinsOf[route] = append(next.pinsOf[route], v.Key)
-		}
-	}
+	next.index()
 	return next
 }
 
@@ -186,36 +156,4 @@ func (c *compiling) rebase(published *compiler.ShardSet) {
 	c.base = published
 	c.mu.Unlock()
 	c.world.dirty.raise()
-}
-
-// changedFrom returns the routes and pins of c, and those that were in an earlier compilation, whose verdict or entry
-// differs. A pin is concerned, too, when a route of it is.
-func (c *compilation) changedFrom(was *compilation) (routes, pins []types.NamespacedName) {
-	if was == nil {
-		was = &compilation{shards: &compiler.ShardSet{}}
-	}
-	concerned := map[types.NamespacedName]bool{}
-	for key, v := range c.Routes {
-		if reflect.DeepEqual(v, was.Routes[key]) && samePins(c.shards.Route(key), was.shards.Route(key)) {
-			continue
-		}
-		routes = append(routes, key)
-		for _, pin := range slices.Concat(c.pinsOf[key], was.pinsOf[key]) {
-			concerned[pin] = true
-		}
-	}
-	for key, v := range c.Pins {
-		if concerned[key] || !reflect.DeepEqual(v, was.Pins[key]) {
-			pins = append(pins, key)
-		}
-	}
-	return routes, pins
-}
-
-// samePins says whether two entries of a route have the same pins; what else is in an entry shows in the verdict.
-func samePins(a, b *table.Route) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return slices.EqualFunc(a.Pins, b.Pins, func(a, b table.Pin) bool { return reflect.DeepEqual(a, b) })
 }

@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -60,12 +59,7 @@ func (p *pins) decide(compiled *compilation, stored *storedPin, now time.Time) (
 	if !verdict.IsOn(stored) {
 		return nil, nil
 	}
-	in := status.PinInput{Pin: &stored.BackendPin, Verdict: verdict, Skew: p.skews.ofPin(stored), Now: now}
-	for _, name := range verdict.MatchedRoutes {
-		if entry := compiled.shards.Route(types.NamespacedName{Namespace: stored.Namespace, Name: name}); entry != nil {
-			in.Routes = append(in.Routes, entry)
-		}
-	}
+	in := status.PinInput{Pin: &stored.BackendPin, Verdict: verdict, Routes: compiled.entriesOf(verdict), Skew: p.skews.ofPin(stored), Now: now}
 	after := status.Pin(in)
 	if equality.Semantic.DeepEqual(stored.Status, after) {
 		return nil, nil
@@ -86,8 +80,9 @@ func (p *pins) end(ctx context.Context, pin *storedPin, compiled *compilation, n
 			return reconcile.Result{}, deleteAsSeen(ctx, p.writer.client, pin.DeepCopyObject().(client.Object))
 		}
 	}
-	if only := overruledUntil(compiled, pin.Namespace, verdict.MatchedRoutes, now); !only.IsZero() && (edge.IsZero() || only.Before(edge)) {
-		edge = only
+	// Whether this pin is superseded may change when another one of the namespace starts or ends.
+	if other := compiled.nextPinEdge(pin.Namespace, now); !other.IsZero() && (edge.IsZero() || other.Before(edge)) {
+		edge = other
 	}
 	return reconcile.Result{RequeueAfter: untilEdge(edge, now)}, nil
 }
@@ -103,15 +98,4 @@ func endOf(pin *storedPin, verdict *compiler.PinVerdict) time.Time {
 		end = active.LastTransitionTime.Time
 	}
 	return end
-}
-
-// overruledUntil is when the next pin on one of the routes starts or ends: this pin may be superseded from or until then.
-func overruledUntil(compiled *compilation, namespace string, routes []string, now time.Time) (next time.Time) {
-	for _, name := range routes {
-		entry := compiled.shards.Route(types.NamespacedName{Namespace: namespace, Name: name})
-		if at := status.NextPinEdge(entry, now); !at.IsZero() && (next.IsZero() || at.Before(next)) {
-			next = at
-		}
-	}
-	return next
 }

@@ -25,6 +25,8 @@ const (
 	DefaultReportRetention = 10 * time.Minute
 	// foldAfter lets several reports of one moment be folded at once.
 	foldAfter = 20 * time.Millisecond
+	// clockSkew is how far the wall clocks of two nodes may lie apart without harm.
+	clockSkew = 5 * time.Minute
 )
 
 // reports knows which proxies are alive and what they say together. It runs on every replica, so that a new leader need
@@ -46,6 +48,7 @@ type reports struct {
 type sighting struct {
 	report *storedReport
 	at     time.Time
+	folded *storedReport // as the fleet knows it; nil where it does not count there
 }
 
 func newReports(c clock.Clock, timeout time.Duration) *reports {
@@ -63,10 +66,14 @@ func (r *reports) set(key types.NamespacedName, report *storedReport) {
 	if report == nil {
 		delete(r.known, key)
 	} else {
-		if was, ok := r.known[key]; ok && was.report.ResourceVersion == report.ResourceVersion {
+		was, ok := r.known[key]
+		if ok && was.report.ResourceVersion == report.ResourceVersion {
 			return // the informer repeats itself; that is no sign of life
 		}
-		r.known[key] = sighting{report, r.clock.Now()}
+		r.known[key] = sighting{report, r.clock.Now(), was.folded}
+		if was.folded != nil && report.fault == "" && was.folded.fault == "" && status.Renewal(&report.Status, &was.folded.Status) {
+			return
+		}
 	}
 	r.dirty.raise()
 }
@@ -75,13 +82,14 @@ func (r *reports) set(key types.NamespacedName, report *storedReport) {
 func (r *reports) NeedLeaderElection() bool { return false }
 
 // judgeAge looks at the reports that were there before us. We have not seen when they changed, but one that is older than a
-// live one may be, against the newest of them, is what a dead proxy left: it does not count until it changes. Only they are
-// compared with each other, as after an outage of the API server all of them are old. A live proxy whose clock is far behind
-// the others' comes back with its next renewal.
+// live one may be, against the newest of them, is what a dead proxy left: it does not count until it changes. The same holds
+// for one that is so old by our own wall clock that no skew between nodes explains it, as all are where the whole fleet was
+// killed. Nothing else goes by wall clocks, and this only until a proxy says more: a live one whose clock is far behind, or
+// that could not reach the API server for long, comes back with its next renewal.
 func (r *reports) judgeAge() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var newest time.Time
+	newest := r.clock.Now().Add(-clockSkew)
 	for _, s := range r.known {
 		if at := s.report.Status.RenewTime.Time; at.After(newest) {
 			newest = at
@@ -122,16 +130,18 @@ func (r *reports) fold() time.Duration {
 	r.mu.Lock()
 	for key, s := range r.known {
 		left := r.timeout - now.Sub(s.at)
-		if left <= 0 {
-			continue
+		s.folded = nil
+		if left > 0 {
+			next, s.folded = min(next, left), s.report
+			live = append(live, status.Report{Pod: key.Name, Status: &s.report.Status, Unreadable: s.report.fault != ""})
 		}
-		next = min(next, left)
-		live = append(live, status.Report{Pod: key.Name, Status: &s.report.Status, Unreadable: s.report.fault != ""})
+		r.known[key] = s
 	}
 	r.mu.Unlock()
-	fleet := status.NewFleet(live)
-	change := fleet.ChangeFrom(r.fleet.Swap(fleet))
-	r.changed(change)
+	last := r.fleet.Load()
+	fleet := status.NewFleet(live).HeldTo(last)
+	r.fleet.Store(fleet)
+	r.changed(fleet.ChangeFrom(last))
 	return next
 }
 

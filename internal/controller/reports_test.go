@@ -82,11 +82,14 @@ func TestReportsThatWereThereBeforeUsAreLiveByEachOther(t *testing.T) {
 		then []string                 // who renews after that
 		want int
 	}{
-		"all were renewed in turn":           {map[string]time.Duration{"a": 0, "b": 15 * time.Second, "c": 44 * time.Second}, nil, 3},
-		"one was killed before":              {map[string]time.Duration{"a": 0, "b": 15 * time.Second, "c": 45 * time.Second}, nil, 2},
-		"all are old, after a long outage":   {map[string]time.Duration{"a": time.Hour, "b": time.Hour + 14*time.Second}, nil, 2},
-		"one that seemed dead renews itself": {map[string]time.Duration{"a": 0, "b": 5 * time.Minute}, []string{"b"}, 2},
-		"one has never told when":            {map[string]time.Duration{"a": 0, "b": time.Since(time.Time{})}, nil, 1},
+		"all were renewed in turn":                    {map[string]time.Duration{"a": 0, "b": 15 * time.Second, "c": 44 * time.Second}, nil, 3},
+		"one was killed before":                       {map[string]time.Duration{"a": 0, "b": 15 * time.Second, "c": 45 * time.Second}, nil, 2},
+		"all are old, as far as clocks may lie apart": {map[string]time.Duration{"a": 5 * time.Minute, "b": 5*time.Minute + 44*time.Second}, nil, 2},
+		"the whole fleet was killed before":           {map[string]time.Duration{"a": time.Hour, "b": time.Hour + 14*time.Second}, nil, 0},
+		"all could not write for long":                {map[string]time.Duration{"a": time.Hour, "b": time.Hour}, []string{"a", "b"}, 2},
+		"a clock is ahead of ours":                    {map[string]time.Duration{"a": -5 * time.Minute, "b": -5*time.Minute - 14*time.Second}, nil, 2},
+		"one that seemed dead renews itself":          {map[string]time.Duration{"a": 0, "b": 5 * time.Minute}, []string{"b"}, 2},
+		"one has never told when":                     {map[string]time.Duration{"a": 0, "b": time.Since(time.Time{})}, nil, 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -142,7 +142,7 @@ func mayEnd(p v1alpha1.PinPhase) bool {
 
 // afterPin says what holds on the routes of a pin that has ended.
 func afterPin(in PinInput) string {
-	for _, r := range in.Routes {
+	for r := range in.routes() {
 		for _, s := range plan.Pins(r, in.Now) {
 			if s.Active && s.Pin.Name != in.Pin.Name {
 				return "other pins hold on"

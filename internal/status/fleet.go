@@ -225,6 +225,51 @@ func (f *Fleet) Evidence(id table.BackendID) Evidence {
 	return Evidence{State: v1alpha1.BackendClosed}
 }
 
+// HeldTo returns the fleet with the instants of an earlier one where the two lie no further apart than Wobble. What is told of a
+// change is then measured from what was told last, so that many small steps in one direction come to be told, too.
+func (f *Fleet) HeldTo(earlier *Fleet) *Fleet {
+	if earlier == nil {
+		return f
+	}
+	held := &Fleet{proxies: f.proxies, evidence: make(map[table.BackendID]Evidence, len(f.evidence))}
+	for id, e := range f.evidence {
+		if was := earlier.Evidence(id); was.State == e.State {
+			e.Since, e.RetryAt = heldInstant(e.Since, was.Since), heldInstant(e.RetryAt, was.RetryAt)
+		}
+		held.evidence[id] = e
+	}
+	return held
+}
+
+func heldInstant(at, was time.Time) time.Time {
+	if near(at, was) {
+		return was
+	}
+	return at
+}
+
+// Renewal says whether a report says nothing that an earlier one of the same proxy did not, but that it is alive.
+func Renewal(is, was *v1alpha1.ProxyReportStatus) bool {
+	return is.Schema == was.Schema && is.Draining == was.Draining && slices.Equal(is.Tables, was.Tables) &&
+		slices.EqualFunc(is.Breakers, was.Breakers, func(a, b v1alpha1.BreakerReport) bool {
+			return sameBreaker(&a, &b) && sameInstant(retryAt(vote{BreakerReport: &a, written: is.RenewTime.Time}),
+				retryAt(vote{BreakerReport: &b, written: was.RenewTime.Time}))
+		})
+}
+
+// sameBreaker leaves out what passing time alone changes.
+func sameBreaker(a, b *v1alpha1.BreakerReport) bool {
+	return a.ID == b.ID && a.State == b.State && a.Reason == b.Reason && a.Epoch == b.Epoch && a.Message == b.Message &&
+		a.Saturations == b.Saturations && a.Failures == b.Failures && a.LastGood == b.LastGood && a.Since.Equal(b.Since) &&
+		slices.EqualFunc(a.Endpoints, b.Endpoints, func(a, b v1alpha1.EndpointReport) bool { return a.Endpoint == b.Endpoint })
+}
+
+// sameInstant allows for the rounding of remaining times and for the drift between a proxy's two clocks.
+func sameInstant(a, b time.Time) bool {
+	const rounding = 50 * time.Millisecond
+	return a.IsZero() == b.IsZero() && a.Sub(b).Abs() <= rounding
+}
+
 // Change names what differs between two fleets, so that only the routes concerned are looked at.
 type Change struct {
 	All      bool // proxies came, went or changed their release: every route is concerned

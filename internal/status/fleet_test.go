@@ -129,3 +129,57 @@ func TestChangeNamesWhatDiffers(t *testing.T) {
 		t.Error("a first fleet must concern all routes")
 	}
 }
+
+func TestManySmallExtensionsAreTold(t *testing.T) {
+	at := func(left string) []Report {
+		r := proxyReport("p1", open("b", v1alpha1.BackendSaturated, 1))
+		r.Status.Breakers[0].Remaining = v1alpha1.Duration(left)
+		return []Report{r}
+	}
+	last, told := NewFleet(at("10m")), time.Duration(0)
+	for _, left := range []string{"10m1s", "10m2s", "10m3s", "10m4s", "10m5s"} {
+		next := NewFleet(at(left)).HeldTo(last)
+		if len(next.ChangeFrom(last).Backends) > 0 {
+			told++
+		}
+		last = next
+		if lag := NewFleet(at(left)).Evidence("b").RetryAt.Sub(last.Evidence("b").RetryAt); lag > Wobble {
+			t.Errorf("what is known lags by %s behind %s", lag, left)
+		}
+	}
+	if told == 0 {
+		t.Error("five seconds in steps of one were never told")
+	}
+}
+
+func TestRenewalSaysNothingNew(t *testing.T) {
+	was := proxyReport("p1", open("b", v1alpha1.BackendSaturated, 1)).Status
+	cases := map[string]struct {
+		change func(s *v1alpha1.ProxyReportStatus)
+		want   bool
+	}{
+		"time passes": {func(s *v1alpha1.ProxyReportStatus) {
+			s.RenewTime = metav1.NewMicroTime(s.RenewTime.Add(15 * time.Second))
+			s.Breakers[0].Remaining = "14m45s"
+		}, true},
+		"a cooldown is extended":     {func(s *v1alpha1.ProxyReportStatus) { s.Breakers[0].Remaining = "15m1s" }, false},
+		"a breaker closes":           {func(s *v1alpha1.ProxyReportStatus) { s.Breakers = nil }, false},
+		"an epoch is new":            {func(s *v1alpha1.ProxyReportStatus) { s.Breakers[0].Epoch++ }, false},
+		"a count is new":             {func(s *v1alpha1.ProxyReportStatus) { s.Breakers[0].Saturations++ }, false},
+		"another revision is served": {func(s *v1alpha1.ProxyReportStatus) { s.Tables = s.Tables[1:] }, false},
+		"it drains":                  {func(s *v1alpha1.ProxyReportStatus) { s.Draining = true }, false},
+		"an endpoint is passed over": {func(s *v1alpha1.ProxyReportStatus) {
+			s.Breakers[0].Endpoints = []v1alpha1.EndpointReport{{Endpoint: "embeddings"}}
+		}, false},
+		"its schema is one of tomorrow": {func(s *v1alpha1.ProxyReportStatus) { s.Schema++ }, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			is := was.DeepCopy()
+			tc.change(is)
+			if got := Renewal(is, was); got != tc.want {
+				t.Errorf("Renewal = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}

@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -26,18 +27,26 @@ type PinInput struct {
 	Pin *v1alpha1.BackendPin
 	// Verdict of the compiler on the generation that the status is to speak of. Never nil.
 	Verdict *compiler.PinVerdict
-	// Routes are the compiled entries of the matched routes that have one, in any order.
-	Routes []*table.Route
+	// Routes are the compiled entries of the matched routes that have one, in any order. A pin may match thousands, so they
+	// are looked at no further than needed. Nil for none.
+	Routes iter.Seq[*table.Route]
 	// Skew is what of the pin is not in force as the served CRD is of another release; nil while that is not known.
 	Skew *Skew
 	// Now is wall time: pins go by it.
 	Now time.Time
 }
 
+func (in *PinInput) routes() iter.Seq[*table.Route] {
+	if in.Routes == nil {
+		return func(func(*table.Route) bool) {}
+	}
+	return in.Routes
+}
+
 // Pin returns the status of a pin.
 func Pin(in PinInput) v1alpha1.BackendPinStatus {
 	v := in.Verdict
-	effective := slices.DeleteFunc(slices.Clone(v.MatchedRoutes), func(name string) bool { return slices.Contains(v.MissingIn, name) })
+	effective := namesBut(v.MatchedRoutes, v.MissingIn)
 	set := conditionSet{all: storable(in.Pin.Status.Conditions, pinConditionTypes, in.Now), generation: v.Generation, now: in.Now}
 	set.put(v1alpha1.ConditionAccepted, pinAccepted(in))
 	effect := active(in)
@@ -98,7 +107,7 @@ func active(in PinInput) finding {
 		return no(v1alpha1.ReasonExpired, "The pin ended at %s.", clock(v.ExpiresAt))
 	}
 	backend := in.Pin.Spec.Backend
-	switch acts, superseded := effect(in); {
+	switch acts, superseded, crowded := effect(in); {
 	case len(v.MatchedRoutes) == 0:
 		return no(v1alpha1.ReasonNoSuchRoute, "The pin matches no route of the namespace.%s", absent(v))
 	case len(v.MissingIn) == len(v.MatchedRoutes):
@@ -107,6 +116,8 @@ func active(in PinInput) finding {
 		return yes(v1alpha1.ReasonActive, "The pin is in force until %s.%s", clock(v.ExpiresAt), absent(v))
 	case superseded:
 		return no(v1alpha1.ReasonSuperseded, "A newer pin of mode Only has the last word on every route of this one.")
+	case crowded:
+		return no(v1alpha1.ReasonSuperseded, "So many newer pins are on every route of this one that it has no word left; delete some of them.")
 	default:
 		return no(v1alpha1.ReasonNoSuchBackend, "No matched route can use the backend %s now; see the status of the routes.", backend)
 	}
@@ -120,16 +131,38 @@ func absent(v *compiler.PinVerdict) string {
 	return " No such route: " + strings.Join(head(v.UnknownRoutes, maxListedRoutes), ", ") + "."
 }
 
-// effect says whether the pin acts on at least one route, and whether a newer Only overrules it on at least one.
-func effect(in PinInput) (acts, superseded bool) {
-	for _, r := range in.Routes {
+// effect says whether the pin acts on at least one route; where it does not, whether a newer Only overrules it on at least one,
+// and whether there is one with its backend whose entry has no room for it.
+func effect(in PinInput) (acts, superseded, crowded bool) {
+	for r := range in.routes() {
+		if !slices.ContainsFunc(r.Pins, func(p table.Pin) bool { return p.Name == in.Pin.Name }) {
+			crowded = crowded || r.Backend(in.Pin.Spec.Backend) != nil
+			continue
+		}
 		for _, s := range plan.Pins(r, in.Now) {
 			if s.Pin.Name == in.Pin.Name {
 				acts, superseded = acts || s.Active, superseded || s.Superseded
 			}
 		}
+		if acts {
+			break
+		}
 	}
-	return acts, superseded
+	return acts, superseded, crowded
+}
+
+// namesBut returns the names that are not among others. Both are sorted.
+func namesBut(names, others []string) []string {
+	if len(others) == 0 {
+		return names
+	}
+	var rest []string
+	for _, name := range names {
+		if _, other := slices.BinarySearch(others, name); !other {
+			rest = append(rest, name)
+		}
+	}
+	return rest
 }
 
 // instant is nil for the zero time.

@@ -2,6 +2,8 @@ package status
 
 import (
 	"fmt"
+	"iter"
+	"slices"
 	"testing"
 	"time"
 
@@ -29,7 +31,7 @@ func pinInput(change ...func(*PinInput)) PinInput {
 	}
 	entry := input().Entry
 	entry.Pins = []table.Pin{{Name: "game-night", Backend: "hosted", Mode: table.PinPrefer, StartsAt: in.Verdict.StartsAt, ExpiresAt: in.Verdict.ExpiresAt}}
-	in.Routes = []*table.Route{entry}
+	in.Routes = slices.Values([]*table.Route{entry})
 	for _, f := range change {
 		f(&in)
 	}
@@ -41,6 +43,13 @@ func rejected(in *PinInput) {
 }
 
 func moment(at time.Duration) func(*PinInput) { return func(in *PinInput) { in.Now = now.Add(at) } }
+
+func firstOf(routes iter.Seq[*table.Route]) *table.Route {
+	for r := range routes {
+		return r
+	}
+	return nil
+}
 
 func TestPinAccepted(t *testing.T) {
 	if got := pinAccepted(pinInput()); got.reason != v1alpha1.ReasonAccepted || got.status != metav1.ConditionTrue {
@@ -54,8 +63,9 @@ func TestPinAccepted(t *testing.T) {
 
 func TestActive(t *testing.T) {
 	overruled := func(in *PinInput) {
-		in.Routes[0].Pins[0].Mode = table.PinOnly
-		in.Routes[0].Pins = append(in.Routes[0].Pins, table.Pin{Name: "newer", Backend: "tower", Mode: table.PinOnly, ExpiresAt: now.Add(time.Minute)})
+		entry := firstOf(in.Routes)
+		entry.Pins[0].Mode = table.PinOnly
+		entry.Pins = append(entry.Pins, table.Pin{Name: "newer", Backend: "tower", Mode: table.PinOnly, ExpiresAt: now.Add(time.Minute)})
 	}
 	cases := map[string]struct {
 		in        PinInput
@@ -74,14 +84,16 @@ func TestActive(t *testing.T) {
 		"one chain of two has it": {pinInput(func(in *PinInput) {
 			in.Verdict.MatchedRoutes, in.Verdict.MissingIn = []string{"default", "other"}, []string{"other"}
 		}), "True/Active", v1alpha1.PinActive},
-		"its backend is left out of the table": {pinInput(func(in *PinInput) { in.Routes[0].Chain = in.Routes[0].Chain[:1] }), "False/NoSuchBackend", v1alpha1.PinIneffective},
+		"its backend is left out of the table": {pinInput(func(in *PinInput) { entry := firstOf(in.Routes); entry.Chain = entry.Chain[:1] }), "False/NoSuchBackend", v1alpha1.PinIneffective},
 		"a newer Only overrules it":            {pinInput(overruled), "False/Superseded", v1alpha1.PinIneffective},
+		"newer pins have left it no room":      {pinInput(func(in *PinInput) { firstOf(in.Routes).Pins[0].Name = "newer" }), "False/Superseded", v1alpha1.PinIneffective},
 		"the newer Only is over":               {pinInput(overruled, moment(time.Minute)), "True/Active", v1alpha1.PinActive},
 		"a newer Only overrules it on one route of two": {pinInput(func(in *PinInput) {
-			other := *in.Routes[0]
-			other.Pins = []table.Pin{in.Routes[0].Pins[0]}
+			entry := firstOf(in.Routes)
+			other := *entry
+			other.Pins = []table.Pin{entry.Pins[0]}
 			overruled(in)
-			in.Routes = append(in.Routes, &other)
+			in.Routes = slices.Values([]*table.Route{entry, &other})
 			in.Verdict.MatchedRoutes = []string{"default", "other"}
 		}), "True/Active", v1alpha1.PinActive},
 	}
@@ -124,7 +136,8 @@ func TestPinEventsTellItsLife(t *testing.T) {
 		"it goes on": {pinInput(), pinInput(moment(time.Minute)), nil},
 		"it ends":    {pinInput(), pinInput(moment(time.Hour)), []string{"Normal PinExpired: the pin of hosted has ended: game night; the order of the chain holds again"}},
 		"it ends under another": {pinInput(), pinInput(moment(time.Hour), func(in *PinInput) {
-			in.Routes[0].Pins = append(in.Routes[0].Pins, table.Pin{Name: "other", Backend: "tower", Mode: table.PinOnly, ExpiresAt: now.Add(2 * time.Hour)})
+			entry := firstOf(in.Routes)
+			entry.Pins = append(entry.Pins, table.Pin{Name: "other", Backend: "tower", Mode: table.PinOnly, ExpiresAt: now.Add(2 * time.Hour)})
 		}), []string{"Normal PinExpired: the pin of hosted has ended: game night; other pins hold on"}},
 		"it ends and was of no use": {pinInput(func(in *PinInput) { in.Verdict.MissingIn = []string{"default"} }), pinInput(moment(time.Hour)), []string{
 			"Normal PinExpired: the pin of hosted has ended: game night; the order of the chain holds again"}},

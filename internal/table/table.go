@@ -30,7 +30,8 @@ type Route struct {
 	Model string `json:"model"`
 	// Chain lists the usable backends, most preferred first. It may be empty: the route exists and cannot serve.
 	Chain []Backend `json:"chain"`
-	// Pins that are in force now or later, from the oldest to the newest; the newest has the last word.
+	// Pins that are in force now or later, from the oldest to the newest; the newest has the last word. Of very many the
+	// compiler keeps the newest.
 	Pins []Pin `json:"pins,omitempty"`
 
 	Timeouts  Timeouts  `json:"timeouts"`
