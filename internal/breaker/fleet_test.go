@@ -128,6 +128,50 @@ func TestFleet(t *testing.T) {
 				f.pods[1].silent("a", 2)
 				f.pods[1].r.Adopt("pod-0", []Record{{ID: "a", State: Closed, Epoch: 1}})
 			}, want: openView(ReasonSaturated, satCooldown)},
+		"at one epoch an opening is adopted by who closed": {
+			do: func(f *fleet) {
+				f.pods[1].silent("a", 2)
+				f.pods[1].admit("a", chat, LastResort).Done(Result{Kind: Success})
+				before := len(f.pods[1].transitions)
+				f.pods[1].r.Adopt("pod-0", []Record{{ID: "a", State: Open, Reason: ReasonSaturated, Epoch: 2, Remaining: time.Minute}})
+				if got := len(f.pods[1].transitions) - before; got != 1 {
+					f.t.Errorf("told of %d transitions, want 1", got)
+				}
+			}, want: openView(ReasonSaturated, time.Minute)},
+		"an opening of the same epoch extends once, however long its news travels": {
+			do: func(f *fleet) {
+				f.pods[1].ends("a", 1, Result{Kind: Refused})
+				rec := Record{ID: "a", State: Open, Reason: ReasonSaturated, Epoch: 1, Remaining: 10 * time.Minute}
+				f.pods[1].r.Adopt("pod-0", []Record{rec})
+				f.clock.pass(time.Minute)
+				rec.Failures++ // so that it is not the same news
+				f.pods[1].r.Adopt("pod-0", []Record{rec})
+			}, want: openView(ReasonSaturated, 9*time.Minute)},
+		"what a backend asked for is not cut at the cooldown": {
+			do: func(f *fleet) {
+				f.pods[0].ends("a", 1, Result{Kind: Refused, RetryAfter: 3 * time.Hour})
+				f.tell(0)
+			}, want: openView(ReasonRefused, 3*time.Hour)},
+		"but at a day": {
+			do: func(f *fleet) {
+				f.pods[1].r.Adopt("pod-0", []Record{{ID: "a", State: Open, Reason: ReasonRefused, Epoch: 1, Remaining: 1e4 * time.Hour}})
+			}, want: openView(ReasonRefused, 24*time.Hour)},
+		"who adopted a closing tells it on": {
+			do: func(f *fleet) {
+				f.pods[0].silent("a", 2)
+				f.tell(0)
+				f.pods[0].admit("a", chat, LastResort).Done(Result{Kind: Success})
+				f.tell(0)
+				f.clock.pass(satCooldown - 1)
+				if got := f.pods[1].record("a"); got.State != Closed || got.Epoch != 2 {
+					f.t.Errorf("reports %+v", got)
+				}
+			}, want: closedView},
+		"a pair that is passed over is each proxy's own experience": {
+			do: func(f *fleet) {
+				f.pods[0].admit("a", chat, Normal).Done(Result{Kind: EndpointMissing})
+				f.tell(0)
+			}, want: closedView},
 		"at one epoch the later retryAt holds": {
 			do: func(f *fleet) {
 				f.pods[1].ends("a", 1, Result{Kind: Refused})
@@ -266,6 +310,22 @@ func TestOneProxyProbesAndTheNextTakesOver(t *testing.T) {
 	f.pods[1].r.SetPeers([]string{"pod-0", "pod-2"})
 	if _, ok := f.pods[1].probeDue("a"); ok {
 		t.Error("a draining proxy is to probe")
+	}
+}
+
+// The choice of who probes is made for each backend, so that the work is spread.
+func TestProbesAreSpreadOverTheFleet(t *testing.T) {
+	pods := []string{"pod-0", "pod-1", "pod-2"}
+	first := map[string]int{}
+	for i := range 60 {
+		for _, pod := range pods {
+			if rendezvous(table.BackendID(fmt.Sprint("backend-", i)), pod, pods) == 0 {
+				first[pod]++
+			}
+		}
+	}
+	if len(first) != 3 || first["pod-0"]+first["pod-1"]+first["pod-2"] != 60 {
+		t.Errorf("first are %v, want each of 60 backends to have one, and each pod some", first)
 	}
 }
 

@@ -1,12 +1,17 @@
 package breaker
 
 import (
+	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/spillway-dev/spillway/internal/table"
 )
@@ -34,85 +39,243 @@ func TestHalfOpenLetsOneThrough(t *testing.T) {
 	}
 }
 
-// Over random sequences of events: never two probes out in one group; retryAt of an open breaker never moves closer;
-// what a result from before an opening says never changes the state; a permit counts once.
+// Over random sequences of events: never two probes out in one group, or at one backend; retryAt of an open breaker never
+// moves closer; what a result from before an opening says never changes the state; a permit that was given back says
+// nothing more; a new table leaves whatever it still names exactly as it was, and forgets the rest.
 func TestRandomEventsKeepTheLaws(t *testing.T) {
-	kinds := []Kind{Neutral, Success, Settled, Silent, Refused, Failed, Misconfigured, EndpointMissing}
-	edits := []func(*table.Backend){byRequest, grouped, oneSlot, func(*table.Backend) {}}
 	for seed := range uint64(400) {
-		rnd := rand.New(rand.NewPCG(seed, 3))
-		backends := []table.Backend{
-			server("a", edits[rnd.IntN(len(edits))]), server("b", grouped), server("c", grouped, byRequest),
-		}
-		x := newRig(t, "pod", backends...)
-		var out []*Permit
+		w := newWorld(t, seed)
 		for range 150 {
-			before := stateOf(x)
-			stale := false
-			switch rnd.IntN(10) {
+			before := w.state()
+			switch w.rnd.IntN(12) {
 			case 0:
-				x.clock.pass(time.Duration(rnd.IntN(1200)) * time.Second)
-				before = stateOf(x)
+				w.clock.pass(time.Duration(w.rnd.IntN(1200)) * time.Second)
+				before = w.state()
 			case 1:
-				x.apply(backends...)
-			case 2, 3, 4:
-				if p, ok := x.r.Admit(backends[rnd.IntN(3)].ID, chat, Mode(rnd.IntN(2))); ok {
-					out = append(out, p)
-				}
-			case 5:
-				if len(out) > 0 {
-					out[rnd.IntN(len(out))].Token()
-				}
+				w.reload(before)
+			case 2, 3, 4, 5:
+				w.ask()
+			case 6:
+				w.probe()
+			case 7:
+				w.token()
+			case 8:
+				w.again(before)
 			default:
-				if len(out) == 0 {
-					continue
-				}
-				p := out[rnd.IntN(len(out))]
-				stale = p.done.Load() || p.generation != p.backend.generation.Load()
-				p.Done(Result{Kind: kinds[rnd.IntN(len(kinds))], RetryAfter: time.Duration(rnd.IntN(90)) * time.Second})
+				w.end(before)
 			}
-			checkLaws(t, seed, x, before, stale)
+			w.check(before)
 		}
 	}
 }
 
-type snapshot struct {
-	open       [classes]opening
-	generation uint64
+// world is a registry and what a model of it knows.
+type world struct {
+	*rig
+	seed     uint64
+	rnd      *rand.Rand
+	backends []table.Backend
+	out      []*Permit                 // those that are not given back
+	back     []*Permit                 // those that are
+	probes   map[*Permit]time.Duration // the leases of those that are probes
 }
 
-func stateOf(x *rig) map[string]snapshot {
+var probeKinds = []Kind{Neutral, Success, Settled, Silent, Refused, Failed, Misconfigured, EndpointMissing}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	rnd := rand.New(rand.NewPCG(seed, 3))
+	edits := []func(*table.Backend){byRequest, grouped, oneSlot, func(*table.Backend) {}}
+	w := &world{seed: seed, rnd: rnd, probes: map[*Permit]time.Duration{}, backends: []table.Backend{
+		server("a", edits[rnd.IntN(len(edits))]), server("b", grouped), server("c", grouped, byRequest)}}
+	w.rig = newRig(t, "pod", w.backends...)
+	return w
+}
+
+func (w *world) fail(format string, args ...any) {
+	w.t.Helper()
+	w.t.Fatalf("seed %d: "+format, append([]any{w.seed}, args...)...)
+}
+
+func (w *world) result() Result {
+	return Result{Kind: probeKinds[w.rnd.IntN(len(probeKinds))], RetryAfter: time.Duration(w.rnd.IntN(90)) * time.Second}
+}
+
+func (w *world) any() table.BackendID { return w.backends[w.rnd.IntN(len(w.backends))].ID }
+
+// ask admits a caller's request.
+func (w *world) ask() {
+	endpoint := []string{chat, chat, chat, embeddings}[w.rnd.IntN(4)]
+	p, ok := w.r.Admit(w.any(), endpoint, Mode(w.rnd.IntN(2)))
+	if !ok || p.backend == nil {
+		return
+	}
+	w.out = append(w.out, p)
+	if p.Probe() {
+		w.probes[p] = p.expires
+	}
+}
+
+// probe plays Run's part where a probe is due.
+func (w *world) probe() {
+	b, now := w.backend(string(w.any())), w.clock.Monotonic()
+	if b == nil {
+		return
+	}
+	w.r.mu.Lock()
+	due, ok := w.r.recoveryAt(b, now)
+	ok = ok && due <= now && b.probe == nil && !w.r.groupProbed(b, now)
+	p := &Permit{registry: w.r, backend: b, endpoint: chat, generation: b.generation.Load(), synthetic: true}
+	if ok {
+		w.r.sendProbe(b, p, now)
+	}
+	w.r.unlock()
+	if ok {
+		w.out, w.probes[p] = append(w.out, p), p.expires
+	}
+}
+
+func (w *world) token() {
+	if len(w.out) == 0 {
+		return
+	}
+	p := w.out[w.rnd.IntN(len(w.out))]
+	p.Token()
+	if !p.Probe() {
+		delete(w.probes, p) // it has shown that the backend is well
+	}
+}
+
+// end gives a permit back. One from before the last opening or closing moves nothing.
+func (w *world) end(before map[string]snapshot) {
+	if len(w.out) == 0 {
+		return
+	}
+	i := w.rnd.IntN(len(w.out))
+	p := w.out[i]
+	w.out = append(w.out[:i], w.out[i+1:]...)
+	w.back = append(w.back, p)
+	delete(w.probes, p)
+	stale := p.generation != p.backend.generation.Load()
+	p.Done(w.result())
+	if was, named := before[string(p.backend.id)]; named && stale && w.state()[string(p.backend.id)].Generation != was.Generation {
+		w.fail("an old result opened or closed %s", p.backend.id)
+	}
+}
+
+// again uses a permit that has been given back.
+func (w *world) again(before map[string]snapshot) {
+	if len(w.back) == 0 {
+		return
+	}
+	p := w.back[w.rnd.IntN(len(w.back))]
+	p.Done(w.result())
+	if diff := cmp.Diff(before, w.state()); diff != "" {
+		w.fail("a permit counted twice (-before +after):\n%s", diff)
+	}
+}
+
+// reload applies a table of some of the backends, in any order.
+func (w *world) reload(before map[string]snapshot) {
+	all := []table.Backend{w.backends[0], w.backends[1], w.backends[2], server("z")}
+	w.rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	kept := all[:1+w.rnd.IntN(len(all))]
+	w.apply(kept...)
+	after := w.state()
+	for i := range kept {
+		id := string(kept[i].ID)
+		was, named := before[id]
+		if !named {
+			was = snapshot{Calm: true}
+		}
+		if diff := cmp.Diff(was, after[id]); diff != "" {
+			w.fail("a new table changed %s (-before +after):\n%s", id, diff)
+		}
+	}
+	if len(after) != len(kept) {
+		w.fail("%d backends are known after a table of %d", len(after), len(kept))
+	}
+}
+
+// snapshot is the state of one breaker, but for what passes with time alone.
+type snapshot struct {
+	Calm         bool
+	Open         [classes]span
+	Counts       [classes]int
+	Generation   uint64
+	Epoch, Good  uint64
+	Refusals     uint
+	Probe        string // the address of the permit
+	Awaits       bool
+	Marks        string
+	LastEndpoint string
+}
+
+// span is an opening for cmp.
+type span struct {
+	On     bool
+	Until  time.Duration
+	Reason Reason
+}
+
+func (w *world) state() map[string]snapshot {
 	states := map[string]snapshot{}
-	for _, id := range []string{"a", "b", "c"} {
-		x.view(id) // takes expired leases back
-		b := x.backend(id)
-		states[id] = snapshot{b.open, b.generation.Load()}
+	for _, id := range []string{"a", "b", "c", "z"} {
+		w.view(id) // takes expired leases back
+		b := w.backend(id)
+		if b == nil {
+			continue
+		}
+		s := snapshot{Calm: b.calm.Load(), Generation: b.generation.Load(), Epoch: b.epoch, Good: b.lastGood, Refusals: b.refusals,
+			Awaits: b.awaitsCaller, Marks: fmt.Sprint(slices.Sorted(maps.Keys(b.marks))), LastEndpoint: b.lastEndpoint}
+		if len(b.marks) == 0 {
+			s.Marks = ""
+		}
+		if b.probe != nil {
+			s.Probe = fmt.Sprintf("%p", b.probe)
+		}
+		for c := range classes {
+			s.Open[c] = span{b.open[c].on, b.open[c].until, b.open[c].reason}
+			s.Counts[c] = b.counts[c].n
+		}
+		states[id] = s
 	}
 	return states
 }
 
-func checkLaws(t *testing.T, seed uint64, x *rig, before map[string]snapshot, stale bool) {
-	t.Helper()
-	probes := 0
-	for id, was := range before {
-		b := x.backend(id)
-		if b.cfg.backend.Group != "" && b.probe != nil {
-			probes++
-		}
-		for c, o := range was.open {
-			if o.on && b.open[c].on && b.open[c].until < o.until {
-				t.Fatalf("seed %d: retryAt of %s moved closer", seed, id)
+func (w *world) check(before map[string]snapshot) {
+	after := w.state()
+	for id, now := range after {
+		was, named := before[id]
+		for c, o := range was.Open {
+			if named && o.On && now.Open[c].On && now.Open[c].Until < o.Until {
+				w.fail("retryAt of %s moved closer", id)
 			}
 		}
-		if stale && b.generation.Load() != was.generation {
-			t.Fatalf("seed %d: an old result opened or closed %s", seed, id)
+		open := now.Open[failing].On || now.Open[saturated].On
+		if now.Calm && (open || now.Probe != "" || now.Counts != [classes]int{}) {
+			w.fail("%s is called calm", id)
 		}
-		if calm := b.calm.Load(); calm && (b.isOpen() || b.probe != nil || b.counts != [classes]count{}) {
-			t.Fatalf("seed %d: %s is called calm", seed, id)
+		if now.Probe != "" && !open {
+			w.fail("%s is closed, and a probe is out", id)
 		}
 	}
-	if probes > 1 {
-		t.Fatalf("seed %d: %d probes out in one group", seed, probes)
+	w.checkProbes()
+}
+
+// checkProbes counts the probes that the model knows to be out: within their lease, at a backend that is still named.
+func (w *world) checkProbes() {
+	out := map[string]int{}
+	for p, expires := range w.probes {
+		if p.backend.gone || w.clock.Monotonic() >= expires || p.generation != p.backend.generation.Load() {
+			continue
+		}
+		where := string(p.backend.id)
+		if g := p.backend.cfg.backend.Group; g != "" {
+			where = g
+		}
+		if out[where]++; out[where] > 1 {
+			w.fail("two probes are out at %s", where)
+		}
 	}
 }
 

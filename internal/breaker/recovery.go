@@ -24,14 +24,14 @@ func (r *Registry) endProbe(p *Permit, res Result) {
 	r.rest(b, now)
 }
 
-// settledProbe takes an answer about the request: the backend is there. A caller's closes what failures opened. Whether
-// it has capacity again only the next caller's request can tell, and so it is with a probe of our own that was rejected.
+// settledProbe takes an answer about the request: the backend is there. A caller's closes what failures opened, and clears
+// no count, which only a good answer does. Whether it has capacity again only the next caller's request can tell, and so it
+// is with a probe of our own that was rejected.
 func (r *Registry) settledProbe(p *Permit, now time.Duration) {
 	b := p.backend
 	from, over := b.state(), b.open[failing]
 	if !p.synthetic && over.on {
 		b.open[failing] = opening{}
-		b.counts[failing] = count{}
 		if !b.isOpen() {
 			b.probe = nil
 			r.closed(b, from, over)

@@ -160,6 +160,17 @@ func TestRunProbes(t *testing.T) {
 				b.answers(Result{})
 				pass(time.Hour)
 			}, []asked{{ID: "a", Endpoint: chat, Purpose: Recovery, At: satCooldown, Bound: slowAfter + 2*time.Minute, CutAfter: 10 * time.Second}}},
+		"which tells nothing: the backend is asked when the pin ends": {
+			pinnedTo(table.PinAvoid, "a", satCooldown+10*time.Second, satCooldown+70*time.Second), func(b *bench) {
+				b.end("a", chat, 1, Result{Kind: Refused, Quota: true})
+				b.answers(Result{})
+				pass(satCooldown + 30*time.Second)
+				b.answers(Result{Kind: Success})
+				pass(10 * time.Minute)
+			}, []asked{
+				{ID: "a", Endpoint: chat, Purpose: Recovery, At: satCooldown, Bound: slowAfter + 2*time.Minute, CutAfter: 10 * time.Second},
+				{ID: "a", Endpoint: chat, Purpose: Recovery, At: satCooldown + 70*time.Second, Bound: slowAfter + 2*time.Minute},
+			}},
 		"and calls off what is out when Run ends": {
 			plain(), func(b *bench) {
 				b.answers(Result{})

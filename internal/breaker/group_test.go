@@ -1,0 +1,112 @@
+package breaker
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+// What is the group's, and what each member's own.
+func TestMembersOfAGroup(t *testing.T) {
+	pair := []table.Backend{server("a", grouped), server("b", grouped)}
+	runScenarios(t, map[string]scenario{
+		"the success of one that caused nothing closes only itself": {
+			backends: pair, do: func(x *rig) {
+				x.silent("a", 2)
+				x.admit("b", chat, LastResort).Done(Result{Kind: Success})
+				if got := x.view("b").State; got != Closed {
+					x.t.Errorf("b is %s", got)
+				}
+			}, want: openView(ReasonSaturated, satCooldown)},
+		"its own silence is evidence of its own": {
+			backends: pair, do: func(x *rig) {
+				x.silent("b", 2)
+				x.admit("a", chat, LastResort).Done(Result{Kind: Silent})
+			}, want: openView(ReasonSaturated, satCooldown)},
+		"which another's does not cover up": {
+			backends: pair, do: func(x *rig) {
+				x.ends("a", 1, Result{Kind: Refused, Message: "said 429"})
+				x.clock.pass(time.Second)
+				x.admit("b", chat, LastResort).Done(Result{Kind: Silent})
+				x.admit("b", chat, LastResort).Done(Result{Kind: Silent})
+				if got := x.view("a").Message; got != "said 429" {
+					x.t.Errorf("message %q", got)
+				}
+			}, want: openView(ReasonRefused, satCooldown)},
+		"what adds nothing is no news": {
+			backends: pair, do: func(x *rig) {
+				x.ends("b", 1, Result{Kind: Refused, RetryAfter: time.Hour})
+				epoch := x.record("a").Epoch
+				x.admit("b", chat, LastResort).Done(Result{Kind: Refused, RetryAfter: time.Second})
+				if got := x.record("a").Epoch; got != epoch {
+					x.t.Errorf("epoch %d, was %d", got, epoch)
+				}
+			}, want: openView(ReasonGroupSaturated, time.Hour)},
+		"a member's count outlasts the recovery of another": {
+			backends: pair, do: func(x *rig) {
+				x.silent("a", 1)
+				x.silent("b", 2)
+				x.clock.pass(satCooldown)
+				x.probe("b", Result{Kind: Success})
+				x.silent("a", 1)
+			}, want: openView(ReasonSaturated, satCooldown)},
+		"one that callers probe waits for the cause": {
+			backends: []table.Backend{server("a", grouped, byRequest), server("b", grouped)},
+			do:       func(x *rig) { x.silent("b", 2); x.clock.pass(satCooldown) },
+			want:     View{State: Open, Reason: ReasonGroupSaturated}},
+		"a probe that never ends holds up the group for its lease": {
+			backends: []table.Backend{server("a", grouped), server("b", grouped, byRequest)},
+			do: func(x *rig) {
+				x.silent("b", 2)
+				x.clock.pass(satCooldown)
+				x.admit("b", chat, Normal)
+				x.clock.pass(time.Hour)
+				x.admit("a", chat, LastResort)
+			}, want: View{State: HalfOpen, Reason: ReasonGroupSaturated}},
+		"where routes differ the smallest cooldown holds": {
+			do: func(x *rig) {
+				x.apply(server("a"), server("a", func(b *table.Backend) { b.Name, b.Saturation.Cooldown = "other", time.Minute }))
+				x.silent("a", 2)
+			}, want: openView(ReasonSaturated, time.Minute)},
+	})
+}
+
+// A cause that waits for callers of its own may have none: the others wait for it for one more cooldown.
+func TestTheGroupDoesNotWaitForEver(t *testing.T) {
+	x := newRig(t, "pod", server("a", grouped), server("b", grouped, byRequest))
+	x.silent("b", 2)
+	x.clock.pass(2*satCooldown - 1)
+	if _, ok := x.probeDue("a"); ok {
+		t.Error("a is to be probed while callers may still find out about b")
+	}
+	x.clock.pass(1)
+	x.probe("a", Result{Kind: Success})
+}
+
+// Two backends of one group are due at the same time, each by its own evidence. The hardware is asked once.
+func TestRunProbesAGroupOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{start: time.Now(), r: New(Options{Jitter: noJitter})}
+		b.answers(Result{}) // silence
+		b.r.Apply(routeOf(nil, server("a", grouped), server("b", grouped)))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			b.r.Run(ctx, b)
+		}()
+		defer func() { cancel(); <-ended }()
+		b.end("a", chat, 2, Result{Kind: Silent})
+		p, _ := b.r.Admit("b", chat, LastResort)
+		p.Done(Result{Kind: Silent})
+		pass(satCooldown + minProbeBound + time.Second)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if len(b.asked) != 1 {
+			t.Errorf("asked %+v, want one", b.asked)
+		}
+	})
+}
