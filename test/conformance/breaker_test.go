@@ -378,7 +378,7 @@ func TestColdModelIsNotBusy(t *testing.T) {
 			w.silence()
 		}
 	})
-	r := routed(t, settings{"saturation": "{threshold: 2, cooldown: 10m, slowAfter: 300ms, coldStartGrace: 30s}"}, a, well(t, "b"))
+	r := newRoute(t, settings{"saturation": "{threshold: 2, cooldown: 10m, slowAfter: 1s, coldStartGrace: 30s}"}, a.plain(), well(t, "b").with("saturation: {slowAfter: 0s}"))
 	if got := r.stream(); !strings.Contains(got.body, c("b")) {
 		t.Errorf("the caller did not move on: %q", got.body)
 	}
