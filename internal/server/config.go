@@ -24,6 +24,9 @@ const (
 	// than their bytes.
 	maxHeaderBytes  = 64 << 10
 	maxHeaderFields = 256
+	// maxLinger is how long a connection stays open for a next request where its last answer could not tell that there should
+	// be none; less where the drain delay is shorter.
+	maxLinger = time.Second
 	// forceGrace is what cancelled requests get to write their last words before they are cut.
 	forceGrace = 2 * time.Second
 )

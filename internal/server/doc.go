@@ -5,7 +5,8 @@
 // The way down, counted from the moment the context of Run ends (SIGTERM):
 //
 //	at once        readiness fails; the listener stays open, answers carry "Connection: close"
-//	DrainDelay     the listener closes; running requests go on
+//	DrainDelay     the listener closes; running requests go on, and a connection whose answer began before all this serves one
+//	               more request, which tells its caller to go elsewhere
 //	DrainTimeout   running requests are cancelled with the cause ErrShutdown, so that the pipeline can end a stream
 //	               with an error the caller understands
 //	+ forceGrace   what is still there is cut

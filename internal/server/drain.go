@@ -19,6 +19,8 @@ func (s *Server) drain() {
 
 	running, cancel := context.WithDeadline(context.Background(), began.Add(s.cfg.DrainTimeout))
 	defer cancel()
+	_ = s.dataLn.Close() // connections stay
+	s.awaitTold(running)
 	err := s.data.Shutdown(running)
 	if err == nil {
 		s.cfg.Log.Info("drained", "took", time.Since(began).Round(time.Millisecond).String())
@@ -30,6 +32,29 @@ func (s *Server) drain() {
 	defer cancel()
 	if s.data.Shutdown(lastWords) != nil {
 		s.cfg.Log.Warn("requests were cut: a backend or a caller does not respond", "grace", forceGrace.String())
+	}
+}
+
+// awaitTold waits until every caller with an open connection has had a chance to hear of the end. An answer that began before
+// the drain could not say "Connection: close". Were its connection closed the moment it is complete, a caller who sends
+// the next request at once would be cut off; so for linger after the last such answer, connections serve one more.
+func (s *Server) awaitTold(ctx context.Context) {
+	const pause = 20 * time.Millisecond
+	linger, heard := min(s.cfg.DrainDelay, maxLinger), int64(0)
+	for ctx.Err() == nil {
+		ended := s.untold.Load()
+		switch {
+		case s.running.Load() > 0:
+			time.Sleep(pause)
+		case ended == heard:
+			return
+		default:
+			heard = ended
+			select {
+			case <-s.cfg.after(linger):
+			case <-ctx.Done():
+			}
+		}
 	}
 }
 

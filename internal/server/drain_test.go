@@ -86,6 +86,43 @@ func TestDrainServesNewWorkAndLetsStreamsEnd(t *testing.T) {
 	}
 }
 
+// An answer that began before the drain could not tell its caller to go elsewhere. Who asks again the moment that it has ended
+// must not be cut off.
+func TestDrainServesWhoAsksAgainOnAConnectionThatWasNotTold(t *testing.T) {
+	release := make(chan struct{})
+	delay, linger := make(chan time.Time), make(chan time.Time)
+	s := serve(t, stream(release), func(c *Config) {
+		c.DrainDelay, c.DrainTimeout = time.Minute, time.Hour
+		c.after = func(d time.Duration) <-chan time.Time {
+			if d == time.Minute {
+				return delay
+			}
+			return linger
+		}
+	})
+	c := client(t, http1)
+	resp, err := c.Get("http://" + s.Addr() + "/stream")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	s.stop()
+	close(delay)
+	waitUntilRefused(t, s.Addr())
+	close(release)
+	if words, err := io.ReadAll(resp.Body); err != nil || string(words) != "begin end" {
+		t.Fatalf("the stream that was running = %q, %v", words, err)
+	}
+	next, body := get(t, c, "http://"+s.Addr()+"/short")
+	if body != "short" || !next.Close {
+		t.Errorf("the next request = %q, closes: %t", body, next.Close)
+	}
+	close(linger)
+	if err := <-s.done; err != nil {
+		t.Error(err)
+	}
+}
+
 // protocolCloses says whether an HTTP/1.1 answer lacks the word that ends its connection. HTTP/2 has a frame for that.
 func protocolCloses(resp *http.Response) error {
 	if resp.ProtoMajor == 1 && !resp.Close {

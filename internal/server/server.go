@@ -22,6 +22,7 @@ type Server struct {
 	dataAddr    net.Addr
 	draining    atomic.Bool
 	running     atomic.Int64 // requests on the data port
+	untold      atomic.Int64 // answers that ended while draining and had begun before, so that they did not say so
 	cancelAll   context.CancelCauseFunc
 	baseContext context.Context // parent of every request on the data port
 }
@@ -154,6 +155,12 @@ func (s *Server) closeWhileDraining(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.draining.Load() {
 			w.Header().Set("Connection", "close")
+		} else {
+			defer func() {
+				if s.draining.Load() {
+					s.untold.Add(1)
+				}
+			}()
 		}
 		next.ServeHTTP(w, r)
 	})
