@@ -20,6 +20,8 @@ func TestRelease(t *testing.T) {
 	}{
 		{"installed with default values, manager and proxies are Ready as restricted Pods", c.install},
 		{"the sample route is served", c.serveSample},
+		{"an upgrade and rollouts cut no stream and refuse nobody", c.rollOut},
+		{"a proxy that is killed takes only its own streams with it", c.killProxy},
 	} {
 		if !t.Run(part.sentence, part.run) {
 			return // what comes next builds on it

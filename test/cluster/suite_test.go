@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/onsi/gomega"
+
 	"github.com/spillway-dev/spillway/test/cluster/node"
 )
 
@@ -106,6 +108,11 @@ func (c *cluster) apply(t *testing.T, manifest string) {
 	c.must(t)(c.try(t.Context(), manifest, c.node.Kubectl(), "apply", "-f", "-"))
 }
 
+// get reads one field of an object.
+func (c *cluster) get(ctx context.Context, in, object, path string) (string, error) {
+	return c.try(ctx, "", c.node.Kubectl(), "get", object, "-n", in, "-o", "jsonpath={"+path+"}")
+}
+
 func (c *cluster) helm(t *testing.T, args ...string) string {
 	t.Helper()
 	return c.must(t)(c.try(t.Context(), "", os.Getenv("HELM"), append(args, "--namespace", namespace)...))
@@ -120,6 +127,12 @@ func (c *cluster) must(t *testing.T) func(string, error) string {
 		}
 		return out
 	}
+}
+
+// eventually waits until check holds.
+func (c *cluster) eventually(t *testing.T, sentence string, check func(g gomega.Gomega)) {
+	t.Helper()
+	gomega.NewWithT(t).Eventually(t.Context(), check).WithTimeout(patience).WithPolling(100*time.Millisecond).Should(gomega.Succeed(), sentence)
 }
 
 // keepEvidence writes what one would look at first into the folder of the logs, beside those of the node's programs.
