@@ -69,7 +69,7 @@ func parseFlags(args []string, output io.Writer) (*settings, error) {
 
 func (s *settings) declare(set *flag.FlagSet) {
 	set.StringVar(&s.listen, "listen", ":8080", "`address` for callers")
-	set.StringVar(&s.adminListen, "admin-listen", ":9090", "`address` of /metrics, /healthz and /readyz")
+	set.StringVar(&s.adminListen, "admin-listen", ":9090", "`address` of /metrics, /healthz, /readyz and, with --manifests, /statusz")
 	set.StringVar(&s.manifests, "manifests", "", "run without a cluster, from the YAML files in this `folder`")
 	set.StringVar(&s.kubeconfig, "kubeconfig", "", "`file` that says how to reach the API server; without it and --manifests: the pod's own account")
 	set.StringVar(&s.namespace, "namespace", "", "namespace of the table and the reports (default: the pod's own)")

@@ -123,7 +123,7 @@ func assemble(s *settings, access telemetry.AccessLog, tracer *telemetry.Tracer,
 	}
 	cfg := s.server()
 	cfg.Handler, cfg.Metrics = p.guard(p.pipeline.Handler()), promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{})
-	cfg.Ready, cfg.OnDrain, cfg.Log = p.ready, p.source.Drain, log
+	cfg.Status, cfg.Ready, cfg.OnDrain, cfg.Log = p.source.Status(), p.ready, p.source.Drain, log
 	p.server, err = server.New(*cfg)
 	return p, err
 }

@@ -5,14 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/spillway-dev/spillway/internal/compiler"
+	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/internal/breaker"
 	"github.com/spillway-dev/spillway/internal/fleet"
 	"github.com/spillway-dev/spillway/internal/standalone"
 	"github.com/spillway-dev/spillway/internal/telemetry"
@@ -29,12 +32,14 @@ type source interface {
 	Ready() error
 	// Drain says that this proxy is about to go.
 	Drain()
+	// Status serves what this proxy knows of routes and pins; nil where a cluster tells it better.
+	Status() http.Handler
 }
 
 // newSource chooses by the flags. It is made after the pipeline, which follows each table before it does.
 func (p *parts) newSource(s *settings) (source, error) {
 	if s.manifests != "" {
-		return &folder{parts: p, dir: s.manifests}, nil
+		return newFolder(p, s.manifests), nil
 	}
 	cfg, namespace, err := cluster(s)
 	if err != nil {
@@ -83,17 +88,38 @@ func (f fleetSource) Run(ctx context.Context) error {
 	return nil
 }
 
+func (fleetSource) Status() http.Handler { return nil }
+
 // folder is a folder of manifests.
 type folder struct {
 	*parts
-	dir string
+	dir  string
+	page *standalone.Page
+}
+
+func newFolder(p *parts, dir string) *folder {
+	f := &folder{parts: p, dir: dir}
+	f.page = standalone.NewPage(version, func() v1alpha1.ProxyReportStatus {
+		return v1alpha1.ProxyReportStatus{Ready: true, Breakers: fleet.ToReports(p.breakers.Records())}
+	})
+	p.breakers.OnTransition(func(breaker.Transition) { f.page.Changed() })
+	return f
 }
 
 func (f *folder) Run(ctx context.Context) error {
-	return standalone.Run(ctx, f.dir, f.store, f.log.With(slog.String("manifests", f.dir)), func(compiler.Result) {
+	var keeping sync.WaitGroup
+	defer keeping.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	keeping.Go(func() { f.page.Run(ctx) })
+	return standalone.Run(ctx, f.dir, f.store, f.log.With(slog.String("manifests", f.dir)), func(l *standalone.Loaded) {
 		f.tableMetrics.Reload(telemetry.ReloadApplied)
+		f.page.Load(l)
 	})
 }
+
+// Status is the page that stands in for kubectl.
+func (f *folder) Status() http.Handler { return f.page }
 
 func (f *folder) Ready() error {
 	if !f.store.Ready() {

@@ -218,6 +218,6 @@ func (f *Fleet) status() v1alpha1.ProxyReportStatus {
 		Tables:      toTables(f.cfg.Store.Revisions()),
 		Ready:       f.Ready() == nil,
 		Draining:    f.draining.Load(),
-		Breakers:    toReports(f.cfg.Breakers.Records()),
+		Breakers:    ToReports(f.cfg.Breakers.Records()),
 	}
 }

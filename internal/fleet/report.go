@@ -26,9 +26,9 @@ const (
 // endpointBase is what the report leaves out of an endpoint's path.
 const endpointBase = "/v1/"
 
-// toReports puts records into the words of the API, sorted by id. Where there are more than a report may hold, those that are
+// ToReports puts records into the words of the API, sorted by id. Where there are more than a report may hold, those that are
 // not Closed come first.
-func toReports(records []breaker.Record) []v1alpha1.BreakerReport {
+func ToReports(records []breaker.Record) []v1alpha1.BreakerReport {
 	if len(records) > maxBreakers {
 		records = slices.Clone(records)
 		slices.SortStableFunc(records, func(a, b breaker.Record) int { return cmp.Compare(urgency(a), urgency(b)) })

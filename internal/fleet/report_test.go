@@ -22,7 +22,7 @@ func TestRecordsSurviveTheReport(t *testing.T) {
 			Endpoint: "/v1/embeddings"},
 		{ID: "c", State: breaker.HalfOpen, Reason: breaker.ReasonFailing, Epoch: 3},
 	}
-	if diff := cmp.Diff(want, toRecords(toReports(want))); diff != "" {
+	if diff := cmp.Diff(want, toRecords(ToReports(want))); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)
 	}
 }
@@ -39,7 +39,7 @@ func TestReportStaysWithinItsSchema(t *testing.T) {
 		}
 		records = append(records, r)
 	}
-	reports := toReports(records)
+	reports := ToReports(records)
 	if len(reports) != maxBreakers {
 		t.Fatalf("%d breakers, want %d", len(reports), maxBreakers)
 	}

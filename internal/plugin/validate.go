@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spillway-dev/spillway/internal/compiler"
+	"github.com/spillway-dev/spillway/internal/standalone"
 )
 
 // validateCommand checks manifests without a cluster.
@@ -83,17 +84,18 @@ func (r remark) String() string {
 
 func (v *validateCommand) run() error {
 	namespace := *v.config.Namespace
-	m := &manifests{namespace: cmp.Or(namespace, "default")}
+	m := &manifests{namespace: cmp.Or(namespace, standalone.DefaultNamespace)}
 	for _, name := range v.files {
 		if err := m.read(name, v.In); err != nil {
 			return err
 		}
 	}
 	now := v.Clock.Now()
-	snapshot := m.snapshot(v.standalone, now)
+	collection := m.collect(v.standalone, now)
+	snapshot := collection.Snapshot
 	result := compiler.Compile(snapshot, now)
-	check := checker{manifests: m, standalone: v.standalone, now: now}
-	remarks := slices.Concat(m.remarks, check.routes(&result), check.pins(&result))
+	check := checker{Collection: collection, standalone: v.standalone, now: now}
+	remarks := slices.Concat(check.files(), check.routes(&result), check.pins(&result))
 	slices.SortStableFunc(remarks, func(a, b remark) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 	})

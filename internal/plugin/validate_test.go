@@ -60,6 +60,6 @@ func FuzzValidate(f *testing.F) {
 		if err := m.readFrom("fuzz", strings.NewReader(data)); err != nil {
 			t.Fatal(err)
 		}
-		m.snapshot(false, now)
+		m.collect(false, now)
 	})
 }

@@ -8,13 +8,25 @@ import (
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
 	"github.com/spillway-dev/spillway/internal/compiler"
+	"github.com/spillway-dev/spillway/internal/standalone"
 )
 
 // checker turns the compiler's verdicts into remarks about places in files.
 type checker struct {
-	*manifests
+	*standalone.Collection
 	standalone bool
 	now        time.Time
+}
+
+// files says what is wrong with the files themselves. Kinds of others are at home in the files of a cluster.
+func (c *checker) files() []remark {
+	var remarks []remark
+	for _, m := range c.Messages {
+		if !m.Foreign || c.standalone {
+			remarks = append(remarks, remark{File: m.File, Line: m.Line, Message: m.Text, Note: m.Foreign})
+		}
+	}
+	return remarks
 }
 
 func (c *checker) routes(result *compiler.Result) []remark {
@@ -69,13 +81,6 @@ func (c *checker) pins(result *compiler.Result) []remark {
 
 // remark finds the place of a field.
 func (c *checker) remark(kind compiler.Kind, key types.NamespacedName, field, message string) remark {
-	r := remark{Object: string(kind) + " " + key.String(), Field: field, Message: message}
-	for i := range c.objects {
-		o := &c.objects[i]
-		if o.kind == kind && o.key() == key {
-			r.File, r.Line = o.file, lineOf(o.node, field)
-			break
-		}
-	}
-	return r
+	file, line := c.Place(kind, key, field)
+	return remark{File: file, Line: line, Object: string(kind) + " " + key.String(), Field: field, Message: message}
 }

@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// admin serves liveness, readiness and metrics. Health says nothing of backends: their trouble never makes the process
+// admin serves liveness, readiness, metrics and, where there is one, the page of status. Health says nothing of backends: their trouble never makes the process
 // unready. The pipeline serves the same health on the data port, from Ready.
 func (s *Server) admin() http.Handler {
 	mux := http.NewServeMux()
@@ -19,6 +19,9 @@ func (s *Server) admin() http.Handler {
 		say(w, http.StatusOK, "ok")
 	})
 	mux.Handle("GET /metrics", s.cfg.Metrics)
+	if s.cfg.Status != nil {
+		mux.Handle("GET /statusz", s.cfg.Status)
+	}
 	return mux
 }
 

@@ -42,6 +42,8 @@ type Config struct {
 	Handler http.Handler
 	// Metrics serves /metrics on the admin port.
 	Metrics http.Handler
+	// Status, if set, serves /statusz on the admin port.
+	Status http.Handler
 	// Ready returns nil when the process may get traffic, else why not, in words for whoever reads /readyz.
 	Ready func() error
 	// OnDrain, if set, is called once, when the drain begins. It must not block.

@@ -18,22 +18,30 @@ import (
 	"github.com/spillway-dev/spillway/internal/compiler"
 )
 
-// defaultNamespace is where an object without one is, as with kubectl.
-const defaultNamespace = "default"
+// DefaultNamespace is where an object without one is, as with kubectl.
+const DefaultNamespace = "default"
 
-// object is one readable object of a file.
-type object struct {
-	kind  compiler.Kind
-	line  int
-	value metav1.Object
+// Object is one readable object of a file.
+type Object struct {
+	Kind  compiler.Kind
+	File  string
+	Line  int           // of the file, where the object begins
+	Value metav1.Object // *v1alpha1.LLMRoute, *v1alpha1.BackendPin, *corev1.Secret, *corev1.ConfigMap or *corev1.Service
+
+	root  *yamlnode.Node
+	first int // line of the file where the object's document begins
 }
 
-func (o object) key() types.NamespacedName {
-	return types.NamespacedName{Namespace: o.value.GetNamespace(), Name: o.value.GetName()}
+// Key is the object's name.
+func (o *Object) Key() types.NamespacedName {
+	return types.NamespacedName{Namespace: o.Value.GetNamespace(), Name: o.Value.GetName()}
 }
+
+// LineOf is the line of the file where a field is, such as "spec.chain[1].url", or the last part of its path that is there.
+func (o *Object) LineOf(field string) int { return o.first + lineOf(o.root, field) - 1 }
 
 // identity tells objects of all kinds apart.
-func (o object) identity() string { return string(o.kind) + " " + o.key().String() }
+func (o *Object) identity() string { return string(o.Kind) + " " + o.Key().String() }
 
 // kinds are the ones that a folder may hold, by apiVersion and kind.
 var kinds = map[metav1.TypeMeta]func() metav1.Object{
@@ -46,16 +54,18 @@ var kinds = map[metav1.TypeMeta]func() metav1.Object{
 
 // decoder reads the documents of one file.
 type decoder struct {
-	file     string
-	first    int // line of the file where the current document begins
-	objects  []object
-	messages []Message
-	broken   bool // a document could not be read
+	file      string
+	namespace string
+	first     int // line of the file where the current document begins
+	objects   []Object
+	messages  []Message
+	broken    bool // a document could not be read
 }
 
-// decode reads a file. broken says that a document of it could not be read.
-func decode(file string, data []byte) (objects []object, messages []Message, broken bool) {
-	d := &decoder{file: file}
+// Decode reads the objects of a file that the compiler knows. Those without a namespace are in the one that is given. What
+// cannot be read is told, and costs no more than its own document; broken says that there was such a document.
+func Decode(file string, data []byte, namespace string) (objects []Object, messages []Message, broken bool) {
+	d := &decoder{file: file, namespace: namespace}
 	for _, doc := range split(data) {
 		d.first = doc.line
 		json, root, problem := doc.parse()
@@ -108,6 +118,7 @@ func (d *decoder) document(data []byte, root *yamlnode.Node) {
 		d.fail(root.Line, "The document has no apiVersion or no kind.")
 	default:
 		d.warn(root.Line, fmt.Sprintf("The kind %.100q of apiVersion %.100q is not read from files and is ignored.", list.Kind, list.APIVersion))
+		d.messages[len(d.messages)-1].Foreign = !strings.HasPrefix(list.APIVersion, v1alpha1.Group+"/")
 	}
 }
 
@@ -135,7 +146,7 @@ func (d *decoder) object(data []byte, root *yamlnode.Node, into metav1.Object) {
 		}
 	}
 	if into.GetNamespace() == "" {
-		into.SetNamespace(defaultNamespace)
+		into.SetNamespace(d.namespace)
 	}
 	if len(validation.IsDNS1123Subdomain(into.GetName())) > 0 || len(validation.IsDNS1123Label(into.GetNamespace())) > 0 {
 		d.fail(lineOf(root, "metadata.name"), "The metadata.name or metadata.namespace is missing or not a DNS name; the document is ignored.")
@@ -144,7 +155,7 @@ func (d *decoder) object(data []byte, root *yamlnode.Node, into metav1.Object) {
 	if secret, ok := into.(*corev1.Secret); ok {
 		mergeStringData(secret)
 	}
-	d.objects = append(d.objects, object{kind: kindOf(into), line: d.at(root.Line), value: into})
+	d.objects = append(d.objects, Object{Kind: kindOf(into), File: d.file, Line: d.at(root.Line), Value: into, root: root, first: d.first})
 }
 
 // typeError says which field has the wrong type. Values are left out: they could be secret.

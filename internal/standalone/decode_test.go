@@ -99,7 +99,7 @@ func TestDecode(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			objects, messages, broken := decode("f.yaml", []byte(tc.text))
+			objects, messages, broken := Decode("f.yaml", []byte(tc.text), DefaultNamespace)
 			var gotObjects, gotMessages []string
 			for _, o := range objects {
 				gotObjects = append(gotObjects, o.identity())
@@ -137,7 +137,7 @@ func TestHostileDocumentsCostOnlyThemselves(t *testing.T) {
 		"very many documents":    strings.Repeat("---\n", 20_000),
 	} {
 		t.Run(name, func(t *testing.T) {
-			objects, _, _ := decode("f.yaml", []byte(hostile+"---\n"+goodRoute))
+			objects, _, _ := Decode("f.yaml", []byte(hostile+"---\n"+goodRoute), DefaultNamespace)
 			if len(objects) != 1 || objects[0].identity() != "LLMRoute default/good" {
 				t.Errorf("the good document beside it was read as %v", objects)
 			}
@@ -146,9 +146,9 @@ func TestHostileDocumentsCostOnlyThemselves(t *testing.T) {
 }
 
 func TestStringDataIsMergedAsTheAPIServerDoes(t *testing.T) {
-	objects, _, _ := decode("f", []byte("apiVersion: v1\nkind: Secret\nmetadata: {name: k}\ndata: {a: YQ==, b: Yg==}\nstringData: {b: new, c: c}\n"))
+	objects, _, _ := Decode("f", []byte("apiVersion: v1\nkind: Secret\nmetadata: {name: k}\ndata: {a: YQ==, b: Yg==}\nstringData: {b: new, c: c}\n"), DefaultNamespace)
 	want := map[string][]byte{"a": []byte("a"), "b": []byte("new"), "c": []byte("c")}
-	if diff := cmp.Diff(want, objects[0].value.(*corev1.Secret).Data); diff != "" {
+	if diff := cmp.Diff(want, objects[0].Value.(*corev1.Secret).Data); diff != "" {
 		t.Errorf("data (-want +got):\n%s", diff)
 	}
 }
@@ -165,6 +165,6 @@ func FuzzDecodeNeverPanics(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		dir := newFolder("")
 		dir.update("f.yaml", data, nil)
-		dir.snapshot()
+		dir.collect()
 	})
 }

@@ -13,9 +13,11 @@ import (
 
 // Message is something that the author of a manifest should know.
 type Message struct {
-	File string // name within the folder
-	Line int    // 1 is the first; 0 where it is the whole file
-	Text string // a sentence without values of the manifest, which could be secret
+	File string `json:"file"`           // name within the folder
+	Line int    `json:"line,omitempty"` // 1 is the first; 0 where it is the whole file
+	Text string `json:"message"`        // a sentence without values of the manifest, which could be secret
+	// Foreign says that it is of a document of a kind that is none of ours: no mistake, where the file is for a cluster.
+	Foreign bool `json:"-"`
 }
 
 func (m Message) String() string {

@@ -11,16 +11,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/spillway-dev/spillway/api/v1alpha1"
-	"github.com/spillway-dev/spillway/internal/compiler"
 )
 
-// maxFile bounds a manifest file.
-const maxFile = 32 << 20
+// MaxFile bounds a manifest file, in bytes.
+const MaxFile = 32 << 20
 
 // folder is what is known of a folder of manifests: each file as it was read last, and the objects of it that hold.
 type folder struct {
@@ -32,7 +26,7 @@ type folder struct {
 type file struct {
 	name     string
 	data     []byte // as read last; nil where it could not be read
-	objects  []object
+	objects  []Object
 	messages []Message
 }
 
@@ -48,7 +42,7 @@ func (f *folder) read() (changed bool, err error) {
 	seen := map[string]bool{}
 	for _, entry := range entries {
 		name := entry.Name()
-		if !isManifest(name) {
+		if !IsManifest(name) {
 			continue
 		}
 		data, err := readFile(filepath.Join(f.dir, name))
@@ -69,8 +63,8 @@ func (f *folder) read() (changed bool, err error) {
 	return changed, nil
 }
 
-// isManifest says whether a file of the folder is read. Hidden files are editors' and the kubelet's own.
-func isManifest(name string) bool {
+// IsManifest says whether a file of the folder is read. Hidden files are editors' and the kubelet's own.
+func IsManifest(name string) bool {
 	ext := strings.ToLower(filepath.Ext(name))
 	return !strings.HasPrefix(name, ".") && (ext == ".yaml" || ext == ".yml" || ext == ".json")
 }
@@ -89,9 +83,9 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer in.Close()
-	data, err := io.ReadAll(io.LimitReader(in, maxFile+1))
-	if err == nil && len(data) > maxFile {
-		return nil, fmt.Errorf("larger than %d MiB", maxFile>>20)
+	data, err := io.ReadAll(io.LimitReader(in, MaxFile+1))
+	if err == nil && len(data) > MaxFile {
+		return nil, fmt.Errorf("larger than %d MiB", MaxFile>>20)
 	}
 	return data, err
 }
@@ -110,7 +104,7 @@ func (f *folder) update(name string, data []byte, readErr error) (changed bool) 
 	is := &file{name: name, data: data}
 	broken := true
 	if readErr == nil {
-		is.objects, is.messages, broken = decode(name, data)
+		is.objects, is.messages, broken = Decode(name, data, DefaultNamespace)
 	} else {
 		is.messages = []Message{{File: name, Text: "The file cannot be read: " + reasonOf(readErr) + "."}}
 	}
@@ -131,7 +125,7 @@ func reasonOf(err error) string {
 }
 
 // keep adds the objects that a broken file said before and does not say now, where they were.
-func (is *file) keep(before []object) {
+func (is *file) keep(before []Object) {
 	said := map[string]bool{}
 	for _, o := range is.objects {
 		said[o.identity()] = true
@@ -143,38 +137,25 @@ func (is *file) keep(before []object) {
 			kept++
 		}
 	}
-	slices.SortStableFunc(is.objects, func(a, b object) int { return cmp.Compare(a.line, b.line) })
+	slices.SortStableFunc(is.objects, func(a, b Object) int { return cmp.Compare(a.Line, b.Line) })
 	if kept > 0 {
 		is.messages = append(is.messages, Message{File: is.name, Text: fmt.Sprintf(
 			"While the file cannot be read whole, %d objects that it held before stay in force.", kept)})
 	}
 }
 
-// snapshot returns the objects for the compiler, the oldest first: by file name, then position. Of objects with one name
-// the first counts.
-func (f *folder) snapshot() (compiler.Snapshot, []Message) {
-	s := compiler.Snapshot{
-		Secrets:    map[types.NamespacedName]*corev1.Secret{},
-		ConfigMaps: map[types.NamespacedName]*corev1.ConfigMap{},
-		Services:   map[types.NamespacedName]*corev1.Service{},
-		Options:    compiler.Options{Standalone: true},
-	}
+// collect returns what holds of all files.
+func (f *folder) collect() *Collection {
+	var objects []Object
 	var messages []Message
-	first := map[string]Message{}
 	for _, file := range f.sorted() {
+		objects = append(objects, file.objects...)
 		messages = append(messages, file.messages...)
-		for _, o := range file.objects {
-			at := Message{File: file.name, Line: o.line}
-			if earlier, taken := first[o.identity()]; taken {
-				at.Text = fmt.Sprintf("The %s %s is already in %s, line %d; this one is ignored.", o.kind, o.key(), earlier.File, earlier.Line)
-				messages = append(messages, at)
-				continue
-			}
-			first[o.identity()] = at
-			add(&s, o)
-		}
 	}
-	return s, messages
+	c := Collect(objects)
+	c.Snapshot.Options.Standalone = true
+	c.Messages = append(messages, c.Messages...)
+	return c
 }
 
 func (f *folder) sorted() []*file {
@@ -184,19 +165,4 @@ func (f *folder) sorted() []*file {
 	}
 	slices.SortFunc(files, func(a, b *file) int { return cmp.Compare(a.name, b.name) })
 	return files
-}
-
-func add(s *compiler.Snapshot, o object) {
-	switch value := o.value.(type) {
-	case *v1alpha1.LLMRoute:
-		s.Routes = append(s.Routes, value)
-	case *v1alpha1.BackendPin:
-		s.Pins = append(s.Pins, value)
-	case *corev1.Secret:
-		s.Secrets[o.key()] = value
-	case *corev1.ConfigMap:
-		s.ConfigMaps[o.key()] = value
-	case *corev1.Service:
-		s.Services[o.key()] = value
-	}
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"maps"
+	"slices"
+	"time"
 
 	"k8s.io/utils/clock"
 
@@ -16,29 +19,38 @@ const saltBytes = 32
 
 // runner is one running proxy's folder.
 type runner struct {
-	folder   *folder
-	store    *table.Store
-	log      *slog.Logger
-	clock    clock.PassiveClock
-	onResult func(compiler.Result)
-	salt     []byte
-	told     map[string]bool // what the log has said and still holds
+	folder *folder
+	store  *table.Store
+	log    *slog.Logger
+	clock  clock.PassiveClock
+	onLoad func(*Loaded)
+	salt   []byte
+	told   map[string]bool // what the log has said and still holds
+}
+
+// Loaded is one reading of the folder. It is immutable.
+type Loaded struct {
+	At       time.Time
+	Files    int // that were read
+	Snapshot compiler.Snapshot
+	Result   compiler.Result
+	Mistakes []Message
 }
 
 // Run reads the manifests in dir, sets the compiled table into store, and does so again whenever a file changes, until
 // ctx ends; then it returns nil. It returns an error only where dir cannot be read or watched at the start. From then on
 // trouble is logged and what was read last stays in force.
 //
-// onResult, where it is not nil, gets each result after its table is live, always from one goroutine. Logged are
-// mistakes with file and line, and the problems of the verdicts, each once as long as it lasts.
-func Run(ctx context.Context, dir string, store *table.Store, log *slog.Logger, onResult func(compiler.Result)) error {
+// onLoad, where it is not nil, gets what was loaded after its table is live, always from one goroutine. Mistakes are logged
+// with file and line, each once as long as it lasts, and once more when it is mended.
+func Run(ctx context.Context, dir string, store *table.Store, log *slog.Logger, onLoad func(*Loaded)) error {
 	w, closeWatch, err := watch(dir) // before the first read, so that no edit falls between the two
 	if err != nil {
 		return err
 	}
 	defer closeWatch()
 	r := &runner{
-		folder: newFolder(dir), store: store, log: log, clock: clock.RealClock{}, onResult: onResult,
+		folder: newFolder(dir), store: store, log: log, clock: clock.RealClock{}, onLoad: onLoad,
 		salt: make([]byte, saltBytes), told: map[string]bool{},
 	}
 	_, _ = rand.Read(r.salt) // never fails
@@ -68,37 +80,33 @@ func (r *runner) reload() {
 
 // compile makes the table of what the folder says and sets it.
 func (r *runner) compile() {
-	snapshot, messages := r.folder.snapshot()
-	snapshot.Salt = r.salt
-	result := compiler.Compile(snapshot, r.clock.Now())
+	collection := r.folder.collect()
+	collection.Snapshot.Salt = r.salt
+	now := r.clock.Now()
+	result := compiler.Compile(collection.Snapshot, now)
 	r.store.Set(result.Table)
-	r.log.Info("manifests loaded", "files", len(r.folder.files), "routes", len(result.Routes), "pins", len(result.Pins),
-		"models", len(result.Table.Models()))
-	r.tell(messages, &result)
-	if r.onResult != nil {
-		r.onResult(result)
+	loaded := &Loaded{At: now, Files: len(r.folder.files), Snapshot: collection.Snapshot, Result: result, Mistakes: collection.Mistakes(&result)}
+	r.log.Info("manifests loaded", "files", loaded.Files, "routes", len(result.Routes), "pins", len(result.Pins),
+		"models", len(result.Table.Models()), "mistakes", len(loaded.Mistakes))
+	r.tell(loaded.Mistakes)
+	if r.onLoad != nil {
+		r.onLoad(loaded)
 	}
 }
 
-// tell logs what is new among the mistakes.
-func (r *runner) tell(messages []Message, result *compiler.Result) {
+// tell logs what is new among the mistakes, and what is no longer there.
+func (r *runner) tell(mistakes []Message) {
 	holds := map[string]bool{}
-	say := func(text string, args ...any) {
-		if holds[text] = true; !r.told[text] {
-			r.log.Warn(text, args...)
+	for _, m := range mistakes {
+		text := m.String()
+		if !holds[text] && !r.told[text] {
+			r.log.Warn(text)
 		}
+		holds[text] = true
 	}
-	for _, m := range messages {
-		say(m.String())
-	}
-	for _, v := range result.SortedRoutes() {
-		for _, p := range v.Problems {
-			say("LLMRoute "+v.Key.String()+": "+p.String(), "reason", string(p.Reason))
-		}
-	}
-	for _, v := range result.SortedPins() {
-		for _, p := range v.Problems {
-			say("BackendPin "+v.Key.String()+": "+p.String(), "reason", string(p.Reason))
+	for _, text := range slices.Sorted(maps.Keys(r.told)) {
+		if !holds[text] {
+			r.log.Info("mended", "was", text)
 		}
 	}
 	r.told = holds

@@ -56,7 +56,7 @@ func start(t *testing.T, dir string) *testRun {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- Run(ctx, dir, r.store, slog.New(slog.NewTextHandler(r.log, nil)), func(result compiler.Result) { r.results <- result })
+		ended <- Run(ctx, dir, r.store, slog.New(slog.NewTextHandler(r.log, nil)), func(l *Loaded) { r.results <- l.Result })
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -242,5 +242,24 @@ func TestRunNeedsItsFolderAtTheStart(t *testing.T) {
 	err := Run(context.Background(), filepath.Join(t.TempDir(), "none"), table.NewStore(), slog.New(slog.DiscardHandler), nil)
 	if err == nil {
 		t.Error("a folder that does not exist is no error")
+	}
+}
+
+func TestMistakesAreToldWithTheirPlaceAndWhenTheyAreMended(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "a.yaml")
+	write(t, file, route("one", "m1")+"---\n"+goodRoute+"  whenAllOpen: [\n")
+	r := start(t, dir)
+	r.waitFor("m1")
+	wrong := `a.yaml:4: LLMRoute default/one: spec.chain[0].auth.secretRef: Backend \"a\" is left out: the Secret \"key\" does not exist`
+	write(t, file, route("one", "m2")+"---\n"+goodSecret)
+	r.waitFor("m2")
+	for _, want := range []string{
+		"a.yaml:5: The document is not valid YAML near this line; it is ignored.", wrong,
+		`msg=mended was="a.yaml:5: The document is not valid YAML`, `msg=mended was="` + wrong, "mistakes=0",
+	} {
+		if !strings.Contains(r.log.String(), want) {
+			t.Errorf("the log does not say %q:\n%s", want, r.log)
+		}
 	}
 }

@@ -115,7 +115,7 @@ func (w *watcher) linkTargets() map[string]bool {
 		return targets
 	}
 	for _, entry := range entries {
-		if !isManifest(entry.Name()) {
+		if !IsManifest(entry.Name()) {
 			continue
 		}
 		if path, err := filepath.EvalSymlinks(filepath.Join(w.dir, entry.Name())); err == nil && filepath.Dir(path) != own {
