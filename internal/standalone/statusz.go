@@ -107,7 +107,7 @@ func (p *Page) refresh() (next time.Time) {
 // whole is the report of this proxy with what only a cluster has.
 func (p *Page) whole(now time.Time) *v1alpha1.ProxyReportStatus {
 	report := p.report()
-	report.Schema, report.RenewTime = v1alpha1.ReportSchema, metav1.NewMicroTime(now)
+	report.Schema, report.TableSchema, report.RenewTime = v1alpha1.ReportSchema, table.Schema, metav1.NewMicroTime(now)
 	for i := range table.Shards {
 		report.Tables = append(report.Tables, v1alpha1.TableRevision{Shard: int32(i), Revision: string(live)})
 	}
