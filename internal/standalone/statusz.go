@@ -2,6 +2,7 @@ package standalone
 
 import (
 	"context"
+	"iter"
 	"sync"
 	"time"
 
@@ -92,16 +93,23 @@ func (p *Page) refresh() (next time.Time) {
 		verdict := p.loaded.Result.Pins[key]
 		in := status.PinInput{Pin: pin.DeepCopy(), Verdict: verdict, Now: now}
 		in.Pin.Status = p.pins[key]
-		for _, name := range verdict.MatchedRoutes {
-			if entry := p.loaded.Result.Table.ByKey(pin.Namespace + "/" + name); entry != nil {
-				in.Routes = append(in.Routes, entry)
-			}
-		}
+		in.Routes = p.loaded.entriesOf(pin.Namespace, verdict.MatchedRoutes)
 		pins[key] = status.Pin(in)
 		next = sooner(next, status.NextChange(verdict, now))
 	}
 	p.routes, p.pins = routes, pins
 	return next
+}
+
+// entriesOf yields the compiled entries of routes, those that have one.
+func (l *Loaded) entriesOf(namespace string, routes []string) iter.Seq[*table.Route] {
+	return func(yield func(*table.Route) bool) {
+		for _, name := range routes {
+			if entry := l.Result.Table.ByKey(namespace + "/" + name); entry != nil && !yield(entry) {
+				return
+			}
+		}
+	}
 }
 
 // whole is the report of this proxy with what only a cluster has.
