@@ -17,8 +17,8 @@ TESTFLAGS ?=
 # The version is stamped here, so Go need not ask git: a source archive has none.
 BUILD := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
-# The product, the control plane's builder and the development tools are modules of their own.
-MODULES := . hack/image hack/localkube hack/localkube/hyper hack/tools hack/tools/golangci-lint hack/tools/helm test/sdk/openaigo
+# The product, the control plane's builder, the development tools and some tests are modules of their own.
+MODULES := . hack/image hack/localkube hack/localkube/hyper hack/tools hack/tools/golangci-lint hack/tools/helm test/oldest test/sdk/openaigo
 
 # The control plane: KUBEBUILDER_ASSETS where it is set, else built by hack/localkube (11 minutes on two cores, once).
 ifneq ($(KUBEBUILDER_ASSETS),)
@@ -88,6 +88,7 @@ test-unit: ## Run the tests that need nothing but Go, with the race detector.
 	$(GO) test -race $(TESTFLAGS) $(UNIT)
 	$(GO) test -C hack/localkube -race $(TESTFLAGS) ./...
 	$(GO) test -C hack/image $(TESTFLAGS) ./...
+	$(GO) test -C test/oldest -count=1 $(TESTFLAGS) . # Go's cache of results would not see that config/ has changed
 
 .PHONY: test-api
 test-api: ## Run the suites against a real API server.
@@ -163,4 +164,5 @@ verify: generate ## Regenerate, check modules, format and vet; fail where the tr
 	$(GO) vet ./...
 	$(GO) vet -C hack/localkube ./...
 	$(GO) vet -C hack/image ./...
+	$(GO) vet -C test/oldest ./...
 	@hack/verify-clean.sh
