@@ -105,9 +105,10 @@ func (a *Assembler) choice(index int) *partialChoice {
 	return c
 }
 
-// Finished says whether a finish reason was seen: then the answer is whole, with or without [DONE].
+// Finished says whether every choice has its finish reason: then the answer is whole, with or without [DONE].
 func (a *Assembler) Finished() bool {
-	return slices.ContainsFunc(a.choices, func(c *partialChoice) bool { return c.finish != "" })
+	open := func(c *partialChoice) bool { return c.finish == "" }
+	return len(a.choices) > 0 && !slices.ContainsFunc(a.choices, open)
 }
 
 // Completion returns what has been assembled so far, its choices sorted by index. Without any choice it is

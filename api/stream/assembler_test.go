@@ -126,7 +126,10 @@ func TestAssemblerFinished(t *testing.T) {
 	for _, step := range []struct {
 		data string
 		want bool
-	}{{chunk(`{"content":"a"}`), false}, {finish, true}, {`{"choices":[]}`, true}} {
+	}{
+		{chunk(`{"content":"a"}`), false}, {finish, true}, {`{"choices":[]}`, true},
+		{`{"choices":[{"index":1,"delta":{"content":"b"}}]}`, false}, {`{"choices":[{"index":1,"finish_reason":"length"}]}`, true},
+	} {
 		if err := a.Add([]byte(step.data)); err != nil || a.Finished() != step.want {
 			t.Errorf("after %s: %v, error %v", step.data, a.Finished(), err)
 		}

@@ -130,3 +130,43 @@ func ExampleAssembler() {
 	// Output:
 	// tool_calls weather {"in":"Paris"}
 }
+
+// Where events are read by other means, a comment's text is all that is needed.
+func ExampleParseHeartbeat() {
+	for _, comment := range []string{`{"state":"queued","backend":"tower","position":3}`, "OPENROUTER PROCESSING"} {
+		if h, ok := stream.ParseHeartbeat([]byte(comment)); ok {
+			fmt.Println(h.State, h.Backend, h.Position)
+		}
+	}
+	// Output:
+	// queued tower 3
+}
+
+// What the server says went wrong is an *Error, within a stream as well as instead of one.
+func ExampleError() {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, `: {"state":"queued","backend":"tower","position":1}
+data: {"error":{"message":"the backend tower has no capacity now","type":"overloaded_error","code":"backend_saturated","retry_after_ms":30000}}
+
+`)
+	}))
+	defer server.Close()
+
+	resp, err := http.Post(server.URL, "application/json", nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer resp.Body.Close()
+	reader := stream.Open(context.Background(), resp, stream.Options{Idle: 30 * time.Second})
+	defer reader.Close()
+
+	_, err = reader.Collect(nil)
+	var told *stream.Error
+	if errors.As(err, &told) {
+		fmt.Println(told.Code, "try again in", told.RetryAfter)
+	}
+	// Output:
+	// backend_saturated try again in 30s
+}

@@ -56,8 +56,9 @@ type Reader struct {
 	quit   context.CancelFunc
 
 	parser   parser
-	finished bool  // a finish reason was seen
-	err      error // final
+	choices  map[int]bool // by index: whether the choice has its finish reason
+	finished bool         // every choice that was seen has its finish reason, or the JSON body has been read
+	err      error        // final
 }
 
 type readResult struct {
@@ -78,7 +79,7 @@ func Open(ctx context.Context, resp *http.Response, opts Options) *Reader {
 		whole:  mediaType == "application/json" || resp.StatusCode >= http.StatusMultipleChoices,
 		after:  retryAfter(resp.Header),
 		chunks: make(chan readResult), closed: closed, quit: quit,
-		parser: parser{max: opts.MaxEvent},
+		parser: parser{max: opts.MaxEvent}, choices: map[int]bool{},
 	}
 	go read(closed, resp.Body, r.chunks)
 	return r
@@ -111,7 +112,7 @@ func (r *Reader) Close() error {
 }
 
 // Next returns the next heartbeat or data. The end of a whole answer is io.EOF: after [DONE], after one JSON body, or
-// however the stream ends (silence included) once a finish reason was seen. Every other end is an error: ErrSilent,
+// however the stream ends (silence included) once every choice had its finish reason. Every other end is an error: ErrSilent,
 // the context's own error, an *Error that the server told, ErrIncomplete, ErrTooLarge, or the connection's. The error
 // stays.
 func (r *Reader) Next() (Event, error) {
@@ -252,22 +253,24 @@ type outline struct {
 	Type    string          `json:"type"`
 	Error   json.RawMessage `json:"error"`
 	Choices []struct {
+		Index        int     `json:"index"`
 		FinishReason *string `json:"finish_reason"`
 	} `json:"choices"`
 }
 
-// finishes says whether the answer is whole with this event.
-func (d *outline) finishes() bool {
+// note takes in how far the answer has come with an event.
+func (r *Reader) note(d *outline) {
 	for _, c := range d.Choices {
-		if c.FinishReason != nil && *c.FinishReason != "" {
-			return true
-		}
+		r.choices[c.Index] = r.choices[c.Index] || c.FinishReason != nil && *c.FinishReason != ""
+		r.finished = true // unless one of the others says no
 	}
 	switch d.Type { // how the other dialects end
 	case "response.completed", "response.incomplete", "message_stop":
-		return true
+		r.finished = true
 	}
-	return false
+	for _, done := range r.choices {
+		r.finished = r.finished && done
+	}
 }
 
 // inspect turns [DONE] into io.EOF and an error that the server told into an *Error, and notes finish reasons.
@@ -291,7 +294,9 @@ func (r *Reader) inspect(ev *Event) error {
 	if ev.Whole && !valid {
 		return ErrIncomplete
 	}
-	r.finished = r.finished || d.finishes()
+	if !ev.Whole {
+		r.note(&d)
+	}
 	return nil
 }
 

@@ -48,8 +48,12 @@ func data(content string) string {
 }
 
 const (
-	fin     = `data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n"
-	done    = "data: [DONE]\n\n"
+	fin  = `data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n"
+	done = "data: [DONE]\n\n"
+
+	second    = `data: {"choices":[{"index":1,"delta":{"content":"b"},"finish_reason":null}]}` + "\n\n"
+	secondFin = `data: {"choices":[{"index":1,"delta":{},"finish_reason":"length"}]}` + "\n\n"
+
 	attempt = `: {"state":"attempt","n":1,"of":2,"backend":"tower","regime":"contended"}` + "\n"
 )
 
@@ -103,6 +107,9 @@ func TestReaderEvents(t *testing.T) {
 		"the messages dialect ends with its own event":    {"data: {\"type\":\"message_stop\"}\n\n", "data", io.EOF},
 		"data that is no JSON is the caller's to judge":   {"data: hi\n\n" + done, "data", io.EOF},
 		"an error that is null is none":                   {"data: {\"error\":null,\"choices\":[]}\n\n" + done, "data", io.EOF},
+		"two choices of which one has its finish":         {data("a") + second + fin, "data data data", stream.ErrIncomplete},
+		"two choices that have their finish":              {data("a") + second + fin + secondFin, "data data data data", io.EOF},
+		"usage behind the finish of both":                 {data("a") + second + secondFin + fin + "data: {\"choices\":[],\"usage\":{}}\n\n", "data data data data data", io.EOF},
 		"keepalives repeat the state":                     {attempt + attempt + data("a") + done, "attempt attempt data", io.EOF},
 		"a heartbeat between the lines of another's data": {"data: {\"choices\":\n" + attempt + "data: []}\n\n" + done, "attempt data", io.EOF},
 	} {
@@ -187,9 +194,10 @@ func TestReaderReadsOneJSONBody(t *testing.T) {
 		want    string
 		wantErr error
 	}{
-		"a completion":       {strings.NewReader(`{"choices":[]}`), "whole", io.EOF},
-		"a body that is cut": {strings.NewReader(`{"choices":`), "", stream.ErrIncomplete},
-		"a body that breaks": {io.MultiReader(strings.NewReader(`{`), iotest.ErrReader(io.ErrUnexpectedEOF)), "", io.ErrUnexpectedEOF},
+		"one without a finish reason": {strings.NewReader(`{"choices":[{"index":0,"message":{}}]}`), "whole", io.EOF},
+		"a completion":                {strings.NewReader(`{"choices":[]}`), "whole", io.EOF},
+		"a body that is cut":          {strings.NewReader(`{"choices":`), "", stream.ErrIncomplete},
+		"a body that breaks":          {io.MultiReader(strings.NewReader(`{`), iotest.ErrReader(io.ErrUnexpectedEOF)), "", io.ErrUnexpectedEOF},
 		"a body over the cap": {
 			strings.NewReader(`{"x":"` + strings.Repeat("a", 100) + `"}`), "", stream.ErrTooLarge,
 		},
