@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -286,41 +285,6 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
-func TestBudget(t *testing.T) {
-	silent := func(t *testing.T) *upstream { return newUpstream(t, func(_ int, w *wire) { w.silence() }) }
-	t.Run("the last resort is reached within it", func(t *testing.T) {
-		route := newRoute(silent(t), says(t, status(200, "", whole)))
-		route.Timeouts.Request = 500 * time.Millisecond
-		r := newRig(t, route)
-		if got := r.post(unary); got.status != 200 || got.header.Get("X-Spillway-Reason") != "spilled" {
-			t.Errorf("answer %+v", got)
-		}
-		if learnedBy(r.breakers, "a") != clean {
-			t.Errorf("breaker %+v: the end of a share is not the backend's fault", learnedBy(r.breakers, "a"))
-		}
-	})
-	t.Run("when it is spent, the caller is told", func(t *testing.T) {
-		r := newRig(t, newRoute(silent(t), silent(t)))
-		got := r.post(unary, "X-Request-Timeout-Ms", "2000") // a tenth is kept for b: long enough for a busy machine
-		if diff := cmp.Diff(told{504, "request_deadline_exceeded", "", ""}, toldBy(t, got)); diff != "" {
-			t.Errorf("error (-want +got):\n%s", diff)
-		}
-		if !strings.Contains(got.body, `"class":"out_of_share"`) || learnedBy(r.breakers, "b") != clean {
-			t.Errorf("body %s", got.body)
-		}
-	})
-	t.Run("within an answer it ends the stream", func(t *testing.T) {
-		r := newRig(t, newRoute(newUpstream(t, func(_ int, w *wire) { w.send(sseHead, c("a")); w.silence() })))
-		got := events(r.post(streamed, "X-Request-Timeout-Ms", "100").body)
-		if !strings.HasPrefix(got, c("a")+`data: {"error":{`) || !strings.Contains(got, errorEvent("request_deadline_exceeded")) || strings.Contains(got, "DONE") {
-			t.Errorf("events %q", got)
-		}
-		if learnedBy(r.breakers, "a") != clean {
-			t.Errorf("breaker %+v", learnedBy(r.breakers, "a"))
-		}
-	})
-}
-
 func TestHintIsFollowedAndAnswered(t *testing.T) {
 	for hint, want := range map[string]string{" b ": "applied", "x": "not-in-chain"} {
 		r := newRig(t, newRoute(says(t, status(200, "", whole)), says(t, status(200, "", whole))))
@@ -531,26 +495,3 @@ func TestRecoveryBySyntheticProbe(t *testing.T) {
 }
 
 // Callers more impatient than slowAfter must not hide a silent backend: when one leaves, the proxy asks itself.
-func TestImpatientCallersRaiseSuspicion(t *testing.T) {
-	t.Parallel() // it takes breaker.SuspicionAfter
-	a := newUpstream(t, func(_ int, w *wire) { w.silence() })
-	route := newRoute(a)
-	route.Chain[0].Saturation.SlowAfter = time.Minute
-	r := newRig(t, route)
-	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { r.breakers.Run(ctx, r.proxy) })
-	defer running.Wait()
-	defer stop()
-	impatient := (breaker.SuspicionAfter + 50*time.Millisecond).Milliseconds()
-	if got := toldBy(t, r.post(streamed, "X-Request-Timeout-Ms", strconv.FormatInt(impatient, 10))); got.Code != "request_deadline_exceeded" {
-		t.Errorf("error %+v", got)
-	}
-	waitFor(t, func() bool { return a.count() == 2 })
-	if body := a.requests()[1].body; !strings.Contains(body, `"max_tokens":1`) {
-		t.Errorf("asked with %s", body)
-	}
-	if learnedBy(r.breakers, "a") != clean {
-		t.Errorf("breaker %+v: nothing is proven yet", learnedBy(r.breakers, "a"))
-	}
-}
