@@ -126,6 +126,7 @@ func (w *wire) await(told <-chan struct{}) {
 // closes when it returns, unless it sets keep.
 type upstream struct {
 	t      *testing.T
+	base   string // of a backend that is not scripted
 	ln     net.Listener
 	script func(n int, w *wire)
 	done   sync.WaitGroup
@@ -229,7 +230,12 @@ func (u *upstream) request(conn net.Conn, in *bufio.Reader) bool {
 	return true
 }
 
-func (u *upstream) url() string { return "http://" + u.ln.Addr().String() + "/v1" }
+func (u *upstream) url() string {
+	if u.base != "" {
+		return u.base
+	}
+	return "http://" + u.ln.Addr().String() + "/v1"
+}
 
 func (u *upstream) requests() []received {
 	u.mu.Lock()
