@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -90,6 +91,7 @@ type hooks struct {
 	options      func(*controller.Options)
 	elect        bool
 	beforeStatus func(client.Object) error // an error is what the write comes to
+	request      func(*http.Request)       // sees each one
 }
 
 type noMetrics struct{}
@@ -110,7 +112,11 @@ func (w world) start(ctx context.Context, h hooks) *running {
 		NewClient: func(c *rest.Config, co client.Options) (client.Client, error) { return intercepted(c, co, r, h) },
 	})
 	Expect(err).NotTo(HaveOccurred())
-	mgr, err := ctrl.NewManager(config, to)
+	own := rest.CopyConfig(config)
+	if h.request != nil {
+		own.Wrap(func(next http.RoundTripper) http.RoundTripper { return spy{next, h.request} })
+	}
+	mgr, err := ctrl.NewManager(own, to)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(controller.Setup(mgr, o)).To(Succeed())
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -125,6 +131,17 @@ func (w world) start(ctx context.Context, h hooks) *running {
 	}
 	DeferCleanup(r.stop)
 	return r
+}
+
+// spy shows each request of a manager.
+type spy struct {
+	http.RoundTripper
+	see func(*http.Request)
+}
+
+func (s spy) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.see(r)
+	return s.RoundTripper.RoundTrip(r)
 }
 
 func intercepted(c *rest.Config, co client.Options, r *running, h hooks) (client.Client, error) {
