@@ -33,7 +33,8 @@ func JudgeBody(ep Endpoint, body []byte) BodyFacts {
 // bodyWalk gathers what a body says while the cursor passes over it.
 type bodyWalk struct {
 	answerWalk
-	choices, data   bool // arrays that begin with an object
+	choices         bool // an array whose first choice says something
+	data            bool // an array that begins with an object
 	output, content bool // arrays, perhaps empty
 }
 
@@ -41,7 +42,7 @@ func (w *bodyWalk) walk(c *cursor) {
 	for c.enter('{'); c.more('}'); {
 		switch name := c.name(); string(name) {
 		case "choices":
-			w.choices = startsWith(c.value().in(c.b), '[', '{')
+			w.choices = saysSomething(c.value().in(c.b))
 		case "data":
 			w.data = startsWith(c.value().in(c.b), '[', '{')
 		case "output":
@@ -66,6 +67,26 @@ func (w *bodyWalk) answers(ep Endpoint) bool {
 	default:
 		return w.choices
 	}
+}
+
+// saysSomething says whether the first of an answer's choices has what one is there for.
+func saysSomething(choices []byte) bool {
+	if !startsWith(choices, '[', '{') {
+		return false
+	}
+	c := cursor{b: choices}
+	c.enter('[')
+	for c.enter('{'); c.more('}'); {
+		switch string(c.name()) {
+		case "message", "text", "delta":
+			if !isNull(c.value().in(choices)) {
+				return true
+			}
+		default:
+			c.value()
+		}
+	}
+	return false
 }
 
 // startsWith says whether a value begins with first and, where second is not 0, goes on with it.

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -58,6 +59,9 @@ func callersBudget(h http.Header, wall time.Time, routes time.Duration) (time.Du
 			continue
 		}
 		ms, err := strconv.ParseInt(text, 10, 64)
+		if errors.Is(err, strconv.ErrRange) {
+			err = nil // it is the largest that there is, or the smallest
+		}
 		if err != nil || ms <= 0 {
 			return 0, &openai.Error{Code: openai.CodeInvalidRequest, Param: name,
 				Message: "the header " + name + " must hold a positive whole number of milliseconds"}

@@ -80,6 +80,8 @@ func TestCallersMayOnlyShortenTheBudget(t *testing.T) {
 		"a point in time":          {header: http.Header{headerDeadline: {"1700000000250"}}, want: 250 * time.Millisecond},
 		"a point that is past":     {header: http.Header{headerDeadline: {"1600000000000"}}, want: 1},
 		"more than time holds":     {header: http.Header{headerTimeout: {"9223372036854775807"}}, route: time.Minute, want: time.Minute},
+		"more than a number holds": {header: http.Header{headerTimeout: {"99999999999999999999"}}, route: time.Minute, want: time.Minute},
+		"less than a number holds": {header: http.Header{headerTimeout: {"-99999999999999999999"}}, wantErr: true},
 		"zero":                     {header: http.Header{headerTimeout: {"0"}}, wantErr: true},
 		"words":                    {header: http.Header{headerDeadline: {"soon"}}, wantErr: true},
 	}
