@@ -16,7 +16,7 @@ mapfile -t packages < <(grep -rl --include='*_test.go' '^func Fuzz' api cmd inte
 targets=()
 for package in "${packages[@]}"; do
   binary=$work/${package//\//-}.test
-  go test -c -gcflags="$(go list -m)/...=-d=libfuzzer" -o "$binary" "./$package"
+  go test -c -vet=off -gcflags="$(go list -m)/...=-d=libfuzzer" -o "$binary" "./$package"
   while read -r target; do
     targets+=("$package $binary $target")
   done < <(cd "$package" && "$binary" -test.list "${FUZZ:-^Fuzz}" | grep '^Fuzz' || true)

@@ -74,7 +74,6 @@ func isSecretName(name string) bool { return len(validation.IsDNS1123Subdomain(n
 // callers says who may call.
 type callers interface {
 	proxy.Authorizer
-	Usable(ctx context.Context, header http.Header, routes []*table.Route) ([]*table.Route, *openai.Error)
 	// Run keeps what is known of callers up to date until ctx ends. An error means that it cannot.
 	Run(ctx context.Context) error
 	// Ready returns nil when callers can be told apart, else what is missing.
@@ -104,21 +103,23 @@ func newCallers(s *settings, log *slog.Logger) (callers, error) {
 	return callerauth.NewKubernetes(callerauth.KubernetesConfig{REST: cfg, Audiences: s.callers.audiences, Log: log})
 }
 
-// guard puts the list of models behind the callers' check, where there is one.
-func (p *parts) guard(next http.Handler) http.Handler {
+// authorizer is what the pipeline asks; nil where everybody may call.
+func (p *parts) authorizer() proxy.Authorizer {
 	if _, open := p.callers.(everybody); open {
-		return next
+		return nil
 	}
-	return callerauth.Models(p.callers, p.store.Load, next)
+	return p.callers
 }
 
 // everybody may call.
 type everybody struct{}
 
-func (everybody) Authorize(context.Context, http.Header, *table.Route) *openai.Error { return nil }
+func (everybody) Authorize(context.Context, http.Header, *table.Route) (string, *openai.Error) {
+	return "", nil
+}
 
-func (everybody) Usable(_ context.Context, _ http.Header, routes []*table.Route) ([]*table.Route, *openai.Error) {
-	return routes, nil
+func (everybody) Usable(_ context.Context, _ http.Header, routes []*table.Route) ([]*table.Route, string, *openai.Error) {
+	return routes, "", nil
 }
 
 func (everybody) Run(ctx context.Context) error {

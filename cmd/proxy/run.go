@@ -116,13 +116,13 @@ func assemble(s *settings, access telemetry.AccessLog, tracer *telemetry.Tracer,
 	p.pipeline = proxy.New(proxy.Config{
 		Store: p.store, Breakers: p.breakers, Admission: p.admission, Metrics: telemetry.NewProxy(p.registry),
 		AccessLog: access, Tracer: tracer, Log: log, Ready: func() error { return p.server.Ready() },
-		Authorize: p.callers, MaxBody: s.maxBody, AllowCIDRs: s.allowCIDRs, Version: version,
+		Authorize: p.authorizer(), MaxBody: s.maxBody, AllowCIDRs: s.allowCIDRs, Version: version,
 	})
 	if p.source, err = p.newSource(s); err != nil {
 		return nil, err
 	}
 	cfg := s.server()
-	cfg.Handler, cfg.Metrics = p.guard(p.pipeline.Handler()), promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{})
+	cfg.Handler, cfg.Metrics = p.pipeline.Handler(), promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{})
 	cfg.Status, cfg.Ready, cfg.OnDrain, cfg.Log = p.source.Status(), p.ready, p.source.Drain, log
 	p.server, err = server.New(*cfg)
 	return p, err

@@ -1,6 +1,6 @@
 // Package callerauth says who a caller is and whether it may use a route. It is the stage "authorize" of the pipeline
-// (internal/proxy knows it as its Authorizer) and the guard of the list of models; without it, everybody who reaches the
-// data port is served.
+// (internal/proxy knows it as its Authorizer), which the list of models asks too; without it, everybody who reaches the data
+// port is served.
 //
 // There are two kinds of callers, and one is chosen per process:
 //

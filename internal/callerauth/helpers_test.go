@@ -120,7 +120,7 @@ func newGate(t *testing.T, server *apiServer, audiences ...string) (k *Kubernete
 }
 
 // codeOf is the code of a refusal; "" for none.
-func codeOf(e *openai.Error) openai.Code {
+func codeOf(_ string, e *openai.Error) openai.Code {
 	if e == nil {
 		return ""
 	}

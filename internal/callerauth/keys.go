@@ -27,8 +27,14 @@ const (
 type Keys struct {
 	source keySource
 	log    *slog.Logger
-	known  atomic.Pointer[[]fingerprint] // nil: never read
-	told   []string                      // what was wrong with the last set
+	known  atomic.Pointer[[]namedKey] // nil: never read
+	told   []string                   // what was wrong with the last set
+}
+
+// namedKey is a key and whose it is.
+type namedKey struct {
+	name string
+	key  fingerprint
 }
 
 // keySource is where keys come from.
@@ -82,8 +88,8 @@ func (k *Keys) set(data map[string][]byte) {
 
 // parseKeys returns what to compare credentials with, in the order of the callers' names, and a sentence for each key that
 // is not used. White space around a key does not count: files end with a line feed.
-func parseKeys(data map[string][]byte) (keys []fingerprint, problems []string) {
-	keys = []fingerprint{}
+func parseKeys(data map[string][]byte) (keys []namedKey, problems []string) {
+	keys = []namedKey{}
 	for _, name := range slices.Sorted(maps.Keys(data)) {
 		key := bytes.TrimSpace(data[name])
 		switch {
@@ -96,41 +102,43 @@ func parseKeys(data map[string][]byte) (keys []fingerprint, problems []string) {
 		case len(keys) == maxKeys:
 			return keys, append(problems, fmt.Sprintf("%s and those after it: there are more than %d", name, maxKeys))
 		default:
-			keys = append(keys, fingerprintOf(string(key)))
+			keys = append(keys, namedKey{name, fingerprintOf(string(key))})
 		}
 	}
 	return keys, problems
 }
 
 // Authorize implements proxy.Authorizer.
-func (k *Keys) Authorize(_ context.Context, header http.Header, _ *table.Route) *openai.Error {
+func (k *Keys) Authorize(_ context.Context, header http.Header, _ *table.Route) (string, *openai.Error) {
 	return k.admit(header)
 }
 
-// Usable returns the routes that the caller may use: all, with a key.
-func (k *Keys) Usable(_ context.Context, header http.Header, routes []*table.Route) ([]*table.Route, *openai.Error) {
-	if refusal := k.admit(header); refusal != nil {
-		return nil, refusal
+// Usable implements proxy.Authorizer: a key opens all routes.
+func (k *Keys) Usable(_ context.Context, header http.Header, routes []*table.Route) ([]*table.Route, string, *openai.Error) {
+	caller, refusal := k.admit(header)
+	if refusal != nil {
+		return nil, "", refusal
 	}
-	return routes, nil
+	return routes, caller, nil
 }
 
-func (k *Keys) admit(header http.Header) *openai.Error {
+// admit returns the name of the caller whose key the request shows.
+func (k *Keys) admit(header http.Header) (caller string, refusal *openai.Error) {
 	credential, refusal := credentialOf(header)
 	if refusal != nil {
-		return refusal
+		return "", refusal
 	}
 	known := k.known.Load()
 	if known == nil {
-		return unchecked(context.Background())
+		return "", unchecked(context.Background())
 	}
 	// All are compared, whatever the first says, and each in the same time: how long it takes tells nothing.
-	shown, found := fingerprintOf(credential), 0
+	shown, found := fingerprintOf(credential), -1
 	for i := range *known {
-		found |= subtle.ConstantTimeCompare(shown[:], (*known)[i][:])
+		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(shown[:], (*known)[i].key[:]), i, found)
 	}
-	if found == 0 {
-		return unauthenticated("the key is not known here")
+	if found < 0 {
+		return "", unauthenticated("the key is not known here")
 	}
-	return nil
+	return (*known)[found].name, nil
 }

@@ -36,26 +36,28 @@ func TestKeysOpen(t *testing.T) {
 		t.Error(err)
 	}
 	cases := map[string]struct {
-		header http.Header
-		want   openai.Code
+		header     http.Header
+		want       openai.Code
+		wantCaller string
 	}{
-		"a key":                    {bearer(annsKey), ""},
-		"another key":              {bearer(bobsKey), ""},
-		"a key in x-api-key":       {http.Header{"X-Api-Key": {bobsKey}}, ""},
-		"an unknown key":           {bearer("eves-key-0123456789"), openai.CodeUnauthenticated},
-		"the beginning of one":     {bearer(annsKey[:len(annsKey)-1]), openai.CodeUnauthenticated},
-		"one and more":             {bearer(annsKey + "0"), openai.CodeUnauthenticated},
-		"the name of a caller":     {bearer("ann"), openai.CodeUnauthenticated},
-		"none":                     {http.Header{}, openai.CodeUnauthenticated},
-		"a bearer of nothing":      {bearer(""), openai.CodeUnauthenticated},
-		"two keys":                 {http.Header{"X-Api-Key": {annsKey, bobsKey}}, openai.CodeUnauthenticated},
-		"another scheme":           {http.Header{"Authorization": {"Basic " + annsKey}}, openai.CodeUnauthenticated},
-		"a key without its scheme": {http.Header{"Authorization": {annsKey}}, openai.CodeUnauthenticated},
+		"a key":                    {bearer(annsKey), "", "ann"},
+		"another key":              {bearer(bobsKey), "", "bob"},
+		"a key in x-api-key":       {http.Header{"X-Api-Key": {bobsKey}}, "", "bob"},
+		"an unknown key":           {bearer("eves-key-0123456789"), openai.CodeUnauthenticated, ""},
+		"the beginning of one":     {bearer(annsKey[:len(annsKey)-1]), openai.CodeUnauthenticated, ""},
+		"one and more":             {bearer(annsKey + "0"), openai.CodeUnauthenticated, ""},
+		"the name of a caller":     {bearer("ann"), openai.CodeUnauthenticated, ""},
+		"none":                     {http.Header{}, openai.CodeUnauthenticated, ""},
+		"a bearer of nothing":      {bearer(""), openai.CodeUnauthenticated, ""},
+		"two keys":                 {http.Header{"X-Api-Key": {annsKey, bobsKey}}, openai.CodeUnauthenticated, ""},
+		"another scheme":           {http.Header{"Authorization": {"Basic " + annsKey}}, openai.CodeUnauthenticated, ""},
+		"a key without its scheme": {http.Header{"Authorization": {annsKey}}, openai.CodeUnauthenticated, ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := codeOf(k.Authorize(t.Context(), tc.header, route("ns", "m"))); got != tc.want {
-				t.Errorf("code %q, want %q", got, tc.want)
+			caller, refusal := k.Authorize(t.Context(), tc.header, route("ns", "m"))
+			if got := codeOf(caller, refusal); got != tc.want || caller != tc.wantCaller {
+				t.Errorf("code %q for %q, want %q for %q", got, caller, tc.want, tc.wantCaller)
 			}
 		})
 	}
@@ -134,7 +136,8 @@ func TestFolderIsFollowed(t *testing.T) {
 			t.Helper()
 			time.Sleep(folderPause)
 			synctest.Wait()
-			ann, bob := k.admit(bearer(annsKey)) == nil, k.admit(bearer(bobsKey)) == nil
+			known := func(key string) bool { _, refusal := k.admit(bearer(key)); return refusal == nil }
+			ann, bob := known(annsKey), known(bobsKey)
 			if ann != wantAnn || bob != wantBob {
 				t.Errorf("%s: ann %v, want %v; bob %v, want %v", step, ann, wantAnn, bob, wantBob)
 			}

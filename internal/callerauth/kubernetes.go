@@ -120,20 +120,20 @@ type account struct {
 }
 
 // Authorize implements proxy.Authorizer.
-func (k *Kubernetes) Authorize(ctx context.Context, header http.Header, route *table.Route) *openai.Error {
+func (k *Kubernetes) Authorize(ctx context.Context, header http.Header, route *table.Route) (string, *openai.Error) {
 	caller, refusal := k.identify(ctx, header)
 	if refusal != nil {
-		return refusal
+		return "", refusal
 	}
 	allowed, err := k.mayUse(ctx, caller, route.Namespace, route.Name)
 	switch {
 	case err != nil:
-		return unchecked(ctx)
+		return caller.user.Username, unchecked(ctx)
 	case !allowed:
-		return &openai.Error{Code: openai.CodeForbidden, Param: "model", Message: fmt.Sprintf(
+		return caller.user.Username, &openai.Error{Code: openai.CodeForbidden, Param: "model", Message: fmt.Sprintf(
 			"your account may not use this model: it needs the verb %q on %s/%s in the namespace %s", verbUse, resourceOf, route.Name, route.Namespace)}
 	}
-	return nil
+	return caller.user.Username, nil
 }
 
 // identify says whose token it is.

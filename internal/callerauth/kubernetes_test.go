@@ -50,8 +50,8 @@ func TestAuthorize(t *testing.T) {
 				allowed: []string{"ann ns/m"}, audiences: tc.meant,
 			}
 			k, _ := newGate(t, server, tc.audiences...)
-			got := k.Authorize(t.Context(), tc.header, route("ns", "m"))
-			if diff := cmp.Diff(tc.want, codeOf(got)); diff != "" {
+			got := codeOf(k.Authorize(t.Context(), tc.header, route("ns", "m")))
+			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("code (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(tc.wantAsked, server.questions()); diff != "" {
@@ -189,7 +189,7 @@ func TestCallsAtTheSameTimeAskOnce(t *testing.T) {
 		var running sync.WaitGroup
 		for range callers {
 			running.Go(func() {
-				if refusal := l.gate.Authorize(l.Context(), ann, route("ns", "m")); refusal != nil {
+				if _, refusal := l.gate.Authorize(l.Context(), ann, route("ns", "m")); refusal != nil {
 					l.Error(refusal)
 				}
 			})
@@ -312,9 +312,9 @@ func TestUsable(t *testing.T) {
 			server := &apiServer{users: map[string]string{ann: "ann"}, allowed: tc.allowed}
 			k, _ := newGate(t, server)
 			for range 2 { // the second list asks nothing
-				usable, refusal := k.Usable(t.Context(), bearer(ann), routes)
-				if refusal != nil {
-					t.Fatal(refusal)
+				usable, caller, refusal := k.Usable(t.Context(), bearer(ann), routes)
+				if refusal != nil || caller != "ann" {
+					t.Fatal(caller, refusal)
 				}
 				var got []string
 				for _, r := range usable {
@@ -339,7 +339,7 @@ func TestListAsksABoundedNumberOfQuestions(t *testing.T) {
 	ann := token("ann", time.Time{})
 	server := &apiServer{users: map[string]string{ann: "ann"}}
 	k, _ := newGate(t, server)
-	if _, refusal := k.Usable(t.Context(), bearer(ann), routes); refusal != nil {
+	if _, _, refusal := k.Usable(t.Context(), bearer(ann), routes); refusal != nil {
 		t.Fatal(refusal)
 	}
 	if asked := len(server.questions()); asked != 1+maxListQuestions {

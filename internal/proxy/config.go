@@ -59,10 +59,13 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Authorizer says whether a caller may use a route.
+// Authorizer says who a caller is and what it may use. The caller's name goes into the access log: it is empty where nobody
+// can say it, and never the credential.
 type Authorizer interface {
 	// Authorize returns nil to let the request pass, else what the caller is told: unauthenticated or forbidden.
-	Authorize(ctx context.Context, header http.Header, route *table.Route) *openai.Error
+	Authorize(ctx context.Context, header http.Header, route *table.Route) (caller string, refusal *openai.Error)
+	// Usable returns those of the routes that the caller may use, in their order, or why it is not let in at all.
+	Usable(ctx context.Context, header http.Header, routes []*table.Route) (usable []*table.Route, caller string, refusal *openai.Error)
 }
 
 func (c *Config) setDefaults() {

@@ -46,17 +46,15 @@ func asError(err error) *openai.Error {
 
 // resolve looks the model up in one snapshot of the table, which holds to the request's end.
 func resolve(x *exchange) *failure {
-	if !x.p.cfg.Store.Ready() {
-		return failed(&openai.Error{Code: openai.CodeModelUnavailable, RetryAfter: notReadyRetry,
-			Message: "this proxy has not read its routes yet"})
+	t, f := x.table()
+	if f != nil {
+		return f
 	}
-	x.route = x.p.cfg.Store.Load().ByModel(x.envelope.Model)
-	if x.route == nil {
-		return failed(&openai.Error{Code: openai.CodeModelNotFound, Param: "model",
-			Message: fmt.Sprintf("the model %s does not exist here; GET /v1/models lists those that do", quoted(x.envelope.Model))})
+	route := t.ByModel(x.envelope.Model)
+	if route == nil {
+		return failed(unknownModel(x.envelope.Model))
 	}
-	x.series = x.p.cfg.Metrics.Route(x.route)
-	x.log.Route = x.route.Key()
+	x.found(route)
 	if len(x.route.Chain) == 0 {
 		return failed(&openai.Error{Code: openai.CodeModelUnavailable,
 			Message: "the route of this model has no usable backend; the conditions of the LLMRoute say why"})
@@ -69,14 +67,41 @@ func resolve(x *exchange) *failure {
 	return nil
 }
 
+// table is the snapshot of the table that the request sees.
+func (x *exchange) table() (*table.Table, *failure) {
+	if !x.p.cfg.Store.Ready() {
+		return nil, failed(&openai.Error{Code: openai.CodeModelUnavailable, RetryAfter: notReadyRetry,
+			Message: "this proxy has not read its routes yet"})
+	}
+	return x.p.cfg.Store.Load(), nil
+}
+
+// found notes which route the request is about.
+func (x *exchange) found(route *table.Route) {
+	x.route = route
+	x.series = x.p.cfg.Metrics.Route(route)
+	x.log.Route = route.Key()
+}
+
+// authorize asks whether the caller may use the route, where callers are told apart.
 func authorize(x *exchange) *failure {
 	if x.p.cfg.Authorize == nil {
 		return nil
 	}
-	if err := x.p.cfg.Authorize.Authorize(x.r.Context(), x.r.Header, x.route); err != nil {
-		return failed(err)
+	caller, refusal := x.p.cfg.Authorize.Authorize(x.r.Context(), x.r.Header, x.route)
+	x.log.Caller = caller
+	if refusal != nil {
+		return x.refused(refusal)
 	}
 	return nil
+}
+
+// refused is the end of a request that was not let in. One whose caller left meanwhile has nobody to tell.
+func (x *exchange) refused(refusal *openai.Error) *failure {
+	if x.r.Context().Err() != nil {
+		return x.gone()
+	}
+	return failed(refusal)
 }
 
 // rateLimit takes a token of the route's bucket. It comes after resolve, so that unknown names spend none.

@@ -297,7 +297,13 @@ func TestHintIsFollowedAndAnswered(t *testing.T) {
 
 type authorizer func() *openai.Error
 
-func (f authorizer) Authorize(context.Context, http.Header, *table.Route) *openai.Error { return f() }
+func (f authorizer) Authorize(context.Context, http.Header, *table.Route) (string, *openai.Error) {
+	return "", f()
+}
+
+func (f authorizer) Usable(_ context.Context, _ http.Header, routes []*table.Route) ([]*table.Route, string, *openai.Error) {
+	return routes, "", f()
+}
 
 func TestAuthorizerHasItsSay(t *testing.T) {
 	u := says(t)

@@ -14,7 +14,7 @@ import (
 
 // pipeline is one request's way, outermost stage first. A stage returns nil to go on. The last one, dispatch, queues,
 // attempts and relays along the plan, and ends with the answer; record follows in every case.
-var pipeline = [...]func(*exchange) *failure{
+var pipeline = [...]stage{
 	read,      // the whole body, bounded, decoded
 	identify,  // model, stream, budget
 	resolve,   // the route, from one snapshot of the table
@@ -24,11 +24,14 @@ var pipeline = [...]func(*exchange) *failure{
 	dispatch,  // queue, attempt, relay, from backend to backend
 }
 
+// stage is one step of a request.
+type stage = func(*exchange) *failure
+
 // exchange is one request on its way through the pipeline. It belongs to the goroutine of the request.
 type exchange struct {
 	p        *Proxy
 	r        *http.Request
-	endpoint openai.Endpoint
+	endpoint openai.Endpoint // zero for what is asked about models
 	began    time.Time
 	caller   caller
 	lease    *lease
@@ -53,8 +56,25 @@ type exchange struct {
 	outside time.Duration          // spent on backends, the queue and the caller's own sending
 }
 
-// path is the endpoint's path, which the breakers know it by. The caller's is the same, or there would be no endpoint.
-func (x *exchange) path() string { return x.r.URL.Path }
+// modelsEndpoint is the word of what is asked about models in metrics, logs and spans.
+const modelsEndpoint = "models"
+
+// endpointName is the endpoint's word in metrics, logs and spans.
+func (x *exchange) endpointName() string {
+	if x.endpoint == 0 {
+		return modelsEndpoint
+	}
+	return x.endpoint.String()
+}
+
+// path is the endpoint's path, which the breakers know it by. The caller's is the same, or there would be no endpoint; only
+// that of one model holds what the caller likes.
+func (x *exchange) path() string {
+	if x.endpoint == 0 && x.r.URL.Path != modelsPath {
+		return modelPath
+	}
+	return x.r.URL.Path
+}
 
 // tried is one attempt that ended without an answer for the caller.
 type tried struct {
@@ -90,8 +110,8 @@ func (x *exchange) gone() *failure {
 	return &failure{err: &openai.Error{Code: openai.CodeClientClosed, Message: "the caller went away"}, gone: true}
 }
 
-// serve runs the pipeline for one request.
-func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, ep openai.Endpoint) {
+// serve takes one request through the stages.
+func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, ep openai.Endpoint, stages []stage) {
 	x := &exchange{p: p, r: r, endpoint: ep, began: time.Now(), lease: p.memory.ofRequest(), series: p.cfg.Metrics.Route(nil)}
 	x.log.RequestID = requestID(r.Header)
 	x.span = p.cfg.Tracer.Request(r, x.path(), x.began)
@@ -100,7 +120,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, ep openai.Endpoint
 	defer done()
 	defer x.lease.release()
 	defer x.finish()
-	for _, stage := range pipeline {
+	for _, stage := range stages {
 		if f := stage(x); f != nil {
 			x.fail(f)
 			return

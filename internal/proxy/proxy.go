@@ -16,7 +16,7 @@ import (
 // Words of the label "endpoint" for requests that no pipeline serves.
 const (
 	unknownEndpoint     = "unknown"
-	informationEndpoint = "information"
+	informationEndpoint = "information" // health and readiness; what is no mistake there is not counted
 )
 
 // Proxy serves the data port. It is safe for concurrent use; make one with New. It implements breaker.Prober.
@@ -66,7 +66,13 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Path
 	if ep, ok := openai.EndpointOf(path); ok {
 		if p.allow(w, r, ep.String(), http.MethodPost) {
-			p.serve(w, r, ep)
+			p.serve(w, r, ep, pipeline[:])
+		}
+		return
+	}
+	if stages := modelStages(path); stages != nil {
+		if p.allow(w, r, modelsEndpoint, http.MethodGet, http.MethodHead) {
+			p.serve(w, r, 0, stages)
 		}
 		return
 	}
@@ -85,10 +91,6 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 // information returns what answers a GET, nil for an unknown path.
 func (p *Proxy) information(path string) http.HandlerFunc {
 	switch {
-	case path == "/v1/models":
-		return p.listModels
-	case strings.HasPrefix(path, "/v1/models/"):
-		return p.showModel
 	case path == "/healthz":
 		return func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") }
 	case path == "/readyz":

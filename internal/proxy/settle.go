@@ -182,7 +182,7 @@ func (x *exchange) quotedModel() []byte {
 // record writes down what became of the request: metrics, one line of the access log, and the end of its span.
 func (x *exchange) record() {
 	now := time.Now()
-	x.log.Endpoint = x.endpoint.String()
+	x.log.Endpoint = x.endpointName()
 	x.log.Duration = now.Sub(x.began)
 	if x.caller.err != nil {
 		x.log.Code, x.log.Error = statusClientClosed, string(openai.CodeClientClosed)
@@ -196,8 +196,8 @@ func (x *exchange) record() {
 	x.log.TraceID = x.span.TraceID()
 	x.p.cfg.AccessLog.Write(x.p.cfg.Now(), &x.log)
 	model := ""
-	if x.route != nil {
-		model = x.route.Model
+	if x.route != nil && x.endpoint != 0 {
+		model = x.route.Model // what is asked about models is no call of one
 	}
 	x.span.End(now, model, &x.log)
 }

@@ -18,6 +18,7 @@ type Access struct {
 	RequestID string
 	Route     string // namespace/name; empty where the request resolved to none
 	Endpoint  string
+	Caller    string // its account or its key's name; empty where callers are not told apart, or it is unknown
 	Stream    bool
 	Code      int    // HTTP status; 499 where the caller left
 	Error     string // code of the error that the caller got; empty on success
@@ -52,7 +53,7 @@ func (l AccessLog) Write(now time.Time, a *Access) {
 		return
 	}
 	record := slog.NewRecord(now, slog.LevelInfo, "request", 0)
-	var attrs [20]slog.Attr // one line is one allocation, whatever it says
+	var attrs [21]slog.Attr // one line is one allocation, whatever it says
 	record.AddAttrs(a.attrs(attrs[:0])...)
 	// A log that cannot be written must not fail the request it is about.
 	_ = l.handler.Handle(context.Background(), record)
@@ -63,6 +64,7 @@ func (a *Access) attrs(attrs []slog.Attr) []slog.Attr {
 	attrs = append(attrs, slog.String("id", a.RequestID), slog.String("route", a.Route), slog.String("endpoint", a.Endpoint),
 		slog.Bool("stream", a.Stream), slog.Int("code", a.Code), slog.Int("attempts", a.Attempts),
 		slog.Int64("duration_us", a.Duration.Microseconds()), slog.Int64("bytes_in", a.BytesIn), slog.Int64("bytes_out", a.BytesOut))
+	attrs = appendText(attrs, "caller", a.Caller)
 	attrs = appendText(attrs, "backend", a.Backend)
 	attrs = appendText(attrs, "reason", a.Reason)
 	attrs = appendText(attrs, "error", a.Error)

@@ -17,8 +17,6 @@ import (
 
 	"github.com/spillway-dev/spillway/internal/admission"
 	"github.com/spillway-dev/spillway/internal/breaker"
-	"github.com/spillway-dev/spillway/internal/callerauth"
-	"github.com/spillway-dev/spillway/internal/openai"
 	"github.com/spillway-dev/spillway/internal/proxy"
 	"github.com/spillway-dev/spillway/internal/table"
 	"github.com/spillway-dev/spillway/internal/telemetry"
@@ -27,7 +25,6 @@ import (
 // gate is what Kubernetes and Keys have in common.
 type gate interface {
 	proxy.Authorizer
-	Usable(ctx context.Context, header http.Header, routes []*table.Route) ([]*table.Route, *openai.Error)
 	Run(ctx context.Context) error
 	Ready() error
 }
@@ -60,7 +57,7 @@ func open(g gate) *door {
 	store.Set(table.New([]*table.Route{
 		route(sirens, "default", backend.URL), route(sirens, "hidden", backend.URL), route("other", "default", backend.URL),
 	}))
-	server := httptest.NewServer(callerauth.Models(g, store.Load, p.Handler()))
+	server := httptest.NewServer(p.Handler())
 	DeferCleanup(server.Close)
 
 	ctx, stop := context.WithCancel(context.Background())
