@@ -29,7 +29,6 @@ type attempt struct {
 	limits  limits
 	verdict *Outcome // what wake has given the attempt up for
 
-	resp      *http.Response    // once its header came
 	events    *sse.Scanner      // where the answer is a stream
 	collector *openai.Collector // assembles a stream for a caller that wants one body
 	collected int64             // bytes of events in it
@@ -88,8 +87,8 @@ func (a *attempt) note(o *Outcome) {
 func (a *attempt) endSpan(o *Outcome) {
 	end := telemetry.AttemptEnd{Outcome: o.Class.String(), Regime: a.backend.Regime, Cause: o.Cause,
 		Prompt: a.usage.Prompt, Completed: a.usage.Completion}
-	if a.resp != nil {
-		end.Status = a.resp.StatusCode
+	if a.up.resp != nil {
+		end.Status = a.up.resp.StatusCode
 	}
 	if o.Class != Success && o.Class != Cancelled {
 		end.Error = string(o.attemptCode())
@@ -135,11 +134,10 @@ func (a *attempt) prepare() error {
 
 // run sends the request and takes the answer as what its status and its first bytes say that it is.
 func (a *attempt) run() Outcome {
-	resp, err := a.up.roundTrip()
-	if err != nil {
+	if err := a.up.roundTrip(); err != nil {
 		return a.instead(transportOutcome(err))
 	}
-	a.resp = resp
+	resp := a.up.resp
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return a.instead(a.takeError(time.Now()))
 	}

@@ -52,15 +52,15 @@ func isASCII(host string) bool {
 
 // roundTrip sends r. One that died on a reused connection before any byte of an answer met a backend that had closed it
 // meanwhile: it is sent once more, on a fresh one.
-func (p *plain) roundTrip(u *upstream, r *http.Request) (*http.Response, error) {
+func (p *plain) roundTrip(u *upstream, r *http.Request) error {
 	addr := r.URL.Host
 	if r.URL.Port() == "" {
 		addr = net.JoinHostPort(r.URL.Hostname(), "80")
 	}
 	if c := p.take(addr); c != nil {
-		resp, err := c.roundTrip(u, r)
+		err := c.roundTrip(u, r)
 		if err == nil || c.answered || c.left {
-			return resp, err
+			return err
 		}
 		c.close()
 		u.conn, r = nil, u.request(context.Background())
@@ -68,7 +68,7 @@ func (p *plain) roundTrip(u *upstream, r *http.Request) (*http.Response, error) 
 	dial := func(ctx context.Context) (net.Conn, error) { return p.dial(ctx, "tcp", addr) }
 	nc, err := beside(u, dial, func(late net.Conn) { late.Close() })
 	if err != nil {
-		return nil, err
+		return err
 	}
 	c := &plainConn{pool: p, addr: addr, nc: nc}
 	c.br = bufio.NewReaderSize(c, plainRead)

@@ -90,9 +90,8 @@ func (w *wire) upstream(t *testing.T, ctx context.Context) *upstream {
 
 // roundTrip is that of upstream, through p alone.
 func (w *wire) roundTrip(u *upstream, p *plain) (*http.Response, error) {
-	resp, err := p.roundTrip(u, w.request(nil))
-	u.resp = resp
-	return resp, err
+	err := p.roundTrip(u, w.request(u.context()))
+	return u.resp, err
 }
 
 // ask sends one request and returns "STATUS BODY" or the error's words.

@@ -36,25 +36,26 @@ var writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, plainW
 // past is a deadline that ends any wait.
 var past = time.Unix(1, 0)
 
-// roundTrip sends a request and returns its answer, whose body gives the connection back at its end. On an error the
+// roundTrip sends a request and leaves its answer in u, whose body gives the connection back at its end. On an error the
 // connection stays as it is: the backend is not to see its caller leave before that is known everywhere else.
-func (c *plainConn) roundTrip(u *upstream, r *http.Request) (*http.Response, error) {
+func (c *plainConn) roundTrip(u *upstream, r *http.Request) error {
 	c.up, u.conn = u, c
 	c.answered, c.left = false, false
 	c.watch = context.AfterFunc(u.context(), func() { _ = c.nc.SetDeadline(past) })
 	errWrite := c.send(r)
 	if c.left {
-		return nil, errWrite
+		return errWrite
 	}
 	// A backend may refuse before it has read everything: its answer counts, not that the rest could not be written.
-	resp, err := c.readHead(r)
+	resp, err := c.readHead(r) //nolint:bodyclose // release does
 	if err != nil {
-		return nil, errors.Join(errWrite, err)
+		return errors.Join(errWrite, err)
 	}
 	again := errWrite == nil && !resp.Close && resp.StatusCode != http.StatusSwitchingProtocols
 	resp.Request = nil // a stream may last; its request need not
 	resp.Body = &plainBody{body: resp.Body, conn: c, again: again}
-	return resp, nil
+	u.resp = resp
+	return nil
 }
 
 func (c *plainConn) send(r *http.Request) error {

@@ -12,18 +12,19 @@ import (
 const pumpSize = 2 << 10
 
 // pooled sends the request through http.Transport, whose reads take no deadline.
-func (u *upstream) pooled() (*http.Response, error) {
+func (u *upstream) pooled() error {
 	tr, request := u.transport, u.request
 	send := func(ctx context.Context) (*http.Response, error) { return tr.roundTrip(ctx, request) }
-	resp, err := beside(u, send, func(late *http.Response) { _ = late.Body.Close() })
+	resp, err := beside(u, send, func(late *http.Response) { _ = late.Body.Close() }) //nolint:bodyclose // release does
 	if err != nil {
-		return nil, err
+		return err
 	}
 	body := &pump{u: u, from: resp.Body, parts: make(chan part)}
 	ctx := u.own
 	u.background.Go(func() { body.run(ctx) })
 	resp.Body = body
-	return resp, nil
+	u.resp = resp
+	return nil
 }
 
 // roundTrip sends a request through http.Transport. What plain.roundTrip says of reused connections holds here too.

@@ -106,10 +106,10 @@ func (p *Proxy) firstTokenOf(u *upstream, ep openai.Endpoint) (o Outcome) {
 			o = Outcome{Class: Cancelled, Cause: "panic"}
 		}
 	}()
-	resp, err := u.roundTrip()
-	if err != nil {
+	if err := u.roundTrip(); err != nil {
 		return transportOutcome(err)
 	}
+	resp := u.resp
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		arrived := time.Now()
 		return judgeStatus(ep, resp, u.errorBody(), arrived, false)

@@ -22,7 +22,7 @@ const maxHeld = sse.MaxEvent
 func (a *attempt) takeError(arrived time.Time) Outcome {
 	a.awaitBody()
 	body := a.up.errorBody()
-	return withBody(judgeStatus(a.x.endpoint, a.resp, body, arrived, a.x.envelope.PreviousResponse), body)
+	return withBody(judgeStatus(a.x.endpoint, a.up.resp, body, arrived, a.x.envelope.PreviousResponse), body)
 }
 
 // takeWhole judges a body that is no stream, and delivers it where it is an answer.
@@ -72,7 +72,7 @@ func (a *attempt) deliver(body []byte, model openai.Span) Outcome {
 	}
 	if !x.stream {
 		a.started()
-		toCaller(x.caller.header(), a.resp.Header, a.backend)
+		toCaller(x.caller.header(), a.up.resp.Header, a.backend)
 		x.caller.answer(http.StatusOK, before, name, behind)
 		return Outcome{Class: Success}
 	}
@@ -180,7 +180,7 @@ func (a *attempt) started() {
 		return
 	}
 	if !x.caller.committed {
-		toCaller(x.caller.header(), a.resp.Header, a.backend)
+		toCaller(x.caller.header(), a.up.resp.Header, a.backend)
 	}
 	x.caller.started(stream.Heartbeat{State: stream.StateUpstreamStarted, Backend: a.backend.Name, N: a.n, Reason: x.reason}, a.held)
 	a.held = nil

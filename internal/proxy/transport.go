@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spillway-dev/spillway/internal/nonblock"
 	"github.com/spillway-dev/spillway/internal/table"
 )
 
@@ -119,12 +121,19 @@ func (t *transports) make(key transportKey) (*transport, error) {
 		return nil, err
 	}
 	dialer := &net.Dialer{Timeout: key.connect, KeepAlive: 30 * time.Second, ControlContext: t.guard.check}
+	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		nc, err := dialer.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return nonblock.Wrap(nc), nil
+	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true) // over TLS alone
 	build := func() *http.Transport {
 		return &http.Transport{
-			DialContext:            dialer.DialContext,
+			DialContext:            dial,
 			TLSClientConfig:        config.Clone(),
 			TLSHandshakeTimeout:    key.connect,
 			Protocols:              protocols,
@@ -136,7 +145,7 @@ func (t *transports) make(key transportKey) (*transport, error) {
 			// No proxy from the environment, and no response-header timeout: that one looks like the caller's deadline.
 		}
 	}
-	tr := &transport{plain: plain{dial: dialer.DialContext}, pool: build(), fresh: build()}
+	tr := &transport{plain: plain{dial: dial}, pool: build(), fresh: build()}
 	tr.fresh.DisableKeepAlives = true
 	return tr, nil
 }

@@ -40,9 +40,9 @@ type upstream struct {
 	lease      *lease                              // of an answer that is held whole; whoever waits releases it
 	background *sync.WaitGroup                     // counts the goroutines that this needs
 
-	ends time.Time // where set, nothing is waited for any longer
-	resp *http.Response
-	conn *plainConn // where plain sends the request
+	ends time.Time      // where set, nothing is waited for any longer
+	resp *http.Response // once its header came
+	conn *plainConn     // where plain sends the request
 
 	own    context.Context // of what other goroutines do, which outlives the caller's by the time of release
 	cancel context.CancelFunc
@@ -58,17 +58,17 @@ func (u *upstream) wake(now time.Time) error {
 	return u.waiter.wake(now)
 }
 
-// roundTrip sends the request, by the client that suits it. release must follow, whatever it returns.
-func (u *upstream) roundTrip() (resp *http.Response, err error) {
+// roundTrip sends the request, by the client that suits it, and leaves the answer in resp. release must follow, whatever it
+// returns.
+func (u *upstream) roundTrip() (err error) {
 	r := u.request(context.Background())
 	if u.transport.plain.takes(r) {
-		resp, err = u.transport.plain.roundTrip(u, r)
+		err = u.transport.plain.roundTrip(u, r)
 	} else {
-		resp, err = u.pooled()
+		err = u.pooled()
 	}
 	u.request = nil // it holds the body, and nothing is sent again from here on
-	u.resp = resp
-	return resp, err
+	return err
 }
 
 // release ends the request: the backend sees its caller leave. After a stream that is complete, the end of its body is

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/net/netutil"
+
+	"github.com/spillway-dev/spillway/internal/nonblock"
 )
 
 // Server owns the two listeners of a proxy. New binds them, Run serves and drains.
@@ -50,7 +52,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("cannot listen for callers (--listen): %w", err)
 	}
 	s.dataAddr = s.dataLn.Addr()
-	s.dataLn = netutil.LimitListener(s.dataLn, cfg.MaxConnections)
+	s.dataLn = netutil.LimitListener(nonblock.Listener{Listener: s.dataLn}, cfg.MaxConnections)
 	if s.admLn, err = net.Listen("tcp", cfg.AdminListen); err != nil {
 		_ = s.dataLn.Close()
 		return nil, fmt.Errorf("cannot listen for health and metrics (--admin-listen): %w", err)

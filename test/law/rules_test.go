@@ -19,6 +19,7 @@ var architecture = []string{
 	"internal/plan",
 	"internal/sse",
 	"internal/openai",
+	"internal/nonblock",
 	"internal/proxy",
 	"internal/server",
 	"internal/fleet",
@@ -53,13 +54,13 @@ var rules = []rule{
 		sentence: "the data plane knows nothing of Kubernetes",
 		packages: []string{
 			"internal/table", "internal/breaker", "internal/admission", "internal/pin", "internal/plan",
-			"internal/sse", "internal/openai", "internal/proxy", "internal/server", "api/stream",
+			"internal/sse", "internal/openai", "internal/nonblock", "internal/proxy", "internal/server", "api/stream",
 		},
 		forbids: kubernetes,
 	},
 	{
-		sentence: "the table, the event scanner and the callers' reader use the standard library only",
-		packages: []string{"internal/table", "internal/sse", "api/stream"},
+		sentence: "the table, the event scanner, the sockets and the callers' reader use the standard library only",
+		packages: []string{"internal/table", "internal/sse", "internal/nonblock", "api/stream"},
 		permits:  []string{std},
 	},
 	{
