@@ -29,7 +29,7 @@ WITH_ASSETS = assets=$$($(GO) run -C hack/localkube . assets) && KUBEBUILDER_ASS
 
 # Packages are sorted into suites by what they import: a test that uses envtest starts an API server.
 PACKAGES = $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./...
-UNIT = $$($(PACKAGES) | grep -v -e 'pkg/envtest' -e '/test/cluster ' -e '/test/e2e ' -e '/test/sdk ' | cut -d ' ' -f 1)
+UNIT = $$($(PACKAGES) | grep -v -e 'pkg/envtest' -e '/test/cluster ' -e '/test/e2e ' -e '/test/fleet ' -e '/test/sdk ' | cut -d ' ' -f 1)
 API  = $$($(PACKAGES) | grep 'pkg/envtest' | cut -d ' ' -f 1)
 
 ##@ Try it
@@ -102,6 +102,10 @@ test-chart: ## Run the chart's part of test-api: lint, golden files, a release's
 test-e2e: build ## Run the founding case with real processes, as a suite.
 	$(WITH_ASSETS) $(GO) test -race -count=1 -timeout 20m $(TESTFLAGS) ./test/e2e/...
 
+.PHONY: test-fleet
+test-fleet: build ## Run the suite of five proxies under one manager, with real processes (FLEET=all adds the slow part).
+	$(WITH_ASSETS) $(GO) test -race -count=1 -timeout 20m $(TESTFLAGS) ./test/fleet
+
 .PHONY: test-sdk
 test-sdk: ## Run the SDKs that callers use against the proxy. Needs node 20 or newer and npm.
 	$(GO) test -race -count=1 -timeout 20m $(TESTFLAGS) ./test/sdk
@@ -139,6 +143,10 @@ fuzz: ## Fuzz every target for FUZZTIME (30s), two at a time; FUZZ=Header picks 
 .PHONY: bench
 bench: build ## Measure the proxy beside nginx and a bare ReverseProxy (seven minutes) and write docs/benchmarks.md.
 	$(GO) run ./test/bench
+
+.PHONY: bench-control
+bench-control: build ## Measure the control plane with 10,000 routes and 200 proxies (under ten minutes) and write docs/benchmarks.md.
+	@$(WITH_ASSETS) $(GO) run ./test/bench/control
 
 .PHONY: bench-micro
 bench-micro: ## Run the benchmarks of the packages.

@@ -2,8 +2,6 @@ package main
 
 import (
 	"math"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -47,27 +45,6 @@ func TestLineLeavesOutWhoWasNotMeasured(t *testing.T) {
 	}
 	if got := r.line(nil, columns); got != "" {
 		t.Errorf("line of nothing = %q, want none", got)
-	}
-}
-
-func TestSectionIsReplacedAndTheRestKept(t *testing.T) {
-	const page = "# Title\n<!-- begin x -->\nold\n<!-- end x -->\ntail\n"
-	path := filepath.Join(t.TempDir(), "page.md")
-	if err := os.WriteFile(path, []byte(page), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := replaceSection(path, "x", "new"); err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff("# Title\n<!-- begin x -->\n\nnew\n<!-- end x -->\ntail\n", string(got)); diff != "" {
-		t.Errorf("page (-want +got):\n%s", diff)
-	}
-	if err := replaceSection(path, "y", "new"); err == nil {
-		t.Error("a section that is not there was replaced")
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/spillway-dev/spillway/test/bench/page"
 )
 
 // longest bounds a run, so that it ends by itself whatever it measures.
@@ -64,7 +66,7 @@ func run(ctx context.Context, args []string) error {
 	if o.doc == "" {
 		return nil
 	}
-	return replaceSection(o.doc, "make bench", text)
+	return page.ReplaceSection(o.doc, "make bench", text)
 }
 
 func parse(args []string) (options, error) {

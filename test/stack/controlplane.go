@@ -32,7 +32,9 @@ type controlPlane struct {
 	client  kubernetes.Interface
 }
 
-func startControlPlane(dir string) (*controlPlane, error) {
+// startControlPlane starts both, with their state and logs in dir. Where audit is set, what is written through the API server is
+// noted in a file, see ReadAudit.
+func startControlPlane(dir string, audit bool) (*controlPlane, error) {
 	assets := os.Getenv(AssetsVariable)
 	if assets == "" {
 		return nil, fmt.Errorf("%s is not set: start this through make (make run, make demo, make test-e2e), or set it to a "+
@@ -55,6 +57,11 @@ func startControlPlane(dir string) (*controlPlane, error) {
 		StartTimeout: startTimeout, StopTimeout: stopTimeout}
 	// Without this an API server with watchers takes a minute to end.
 	c.plane.APIServer.Configure().Set("shutdown-watch-termination-grace-period", "1s")
+	if audit {
+		if err := c.audit(); err != nil {
+			return nil, err
+		}
+	}
 	if err := c.logTo(filepath.Join(dir, "logs")); err != nil {
 		return nil, err
 	}
@@ -124,6 +131,21 @@ func (c *controlPlane) ready(ctx context.Context) error {
 }
 
 func (c *controlPlane) stop() error { return c.plane.Stop() }
+
+// loseData brings etcd and the API server back as if nothing had ever been stored.
+func (c *controlPlane) loseData(ctx context.Context) error {
+	if err := c.plane.Stop(); err != nil {
+		return err
+	}
+	data := filepath.Join(c.dir, "etcd")
+	if err := errors.Join(os.RemoveAll(data), os.MkdirAll(data, 0o700)); err != nil {
+		return err
+	}
+	if err := errors.Join(c.plane.Etcd.Start(), c.plane.APIServer.Start()); err != nil {
+		return err
+	}
+	return c.ready(ctx)
+}
 
 // Eventually calls f until it returns no error or ctx ends; then it returns f's last error with the reason.
 func Eventually(ctx context.Context, f func() error) error {

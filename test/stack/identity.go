@@ -1,8 +1,12 @@
 package stack
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,7 +28,8 @@ func clientConfig(kubeconfig string) (*rest.Config, error) {
 // serviceAccount returns a kubeconfig for a ServiceAccount of the system namespace, bound to a Pod: such a token is what
 // a kubelet would mount, and carries the Pod's name, which the admission policy on ProxyReports reads. No kubelet runs
 // here, so the Pod object stays pending for ever; the process beside it is the real thing.
-func (c *controlPlane) serviceAccount(ctx context.Context, account, pod string) (*User, *corev1.Pod, error) {
+// server is where its API server is to be reached; empty for its own address.
+func (c *controlPlane) serviceAccount(ctx context.Context, account, pod, server string) (*User, *corev1.Pod, error) {
 	object, err := c.pod(ctx, account, pod)
 	if err != nil {
 		return nil, nil, err
@@ -38,7 +43,12 @@ func (c *controlPlane) serviceAccount(ctx context.Context, account, pod string) 
 	if err != nil {
 		return nil, nil, fmt.Errorf("ask for a token of %s: %w", account, err)
 	}
-	kubeconfig, err := c.tokenKubeconfig(pod, token.Status.Token)
+	// A file, as a kubelet mounts it: it is read again when the token is not accepted any more.
+	file := filepath.Join(c.dir, "tokens", pod)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(token.Status.Token), 0o600)); err != nil {
+		return nil, nil, err
+	}
+	kubeconfig, err := c.tokenKubeconfig(pod, file, cmp.Or(server, c.url()))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -46,13 +56,15 @@ func (c *controlPlane) serviceAccount(ctx context.Context, account, pod string) 
 	return user, object, err
 }
 
-func (c *controlPlane) tokenKubeconfig(user, token string) ([]byte, error) {
-	server := c.plane.APIServer.SecureServing
+// url of the API server.
+func (c *controlPlane) url() string { return c.plane.APIServer.SecureServing.URL("https", "").String() }
+
+func (c *controlPlane) tokenKubeconfig(user, tokenFile, server string) ([]byte, error) {
 	return clientcmd.Write(clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{"spillway": {
-			Server: server.URL("https", "").String(), CertificateAuthorityData: server.CA,
+			Server: server, CertificateAuthorityData: c.plane.APIServer.CA,
 		}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{user: {Token: token}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{user: {TokenFile: tokenFile}},
 		Contexts:       map[string]*clientcmdapi.Context{"spillway": {Cluster: "spillway", AuthInfo: user}},
 		CurrentContext: "spillway",
 	})

@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
 const (
@@ -39,6 +41,10 @@ type Options struct {
 	Tokens int
 	// Listen holds the data address of each proxy to start, for example "127.0.0.1:8081"; port 0 is any free one.
 	Listen []string
+	// Audit has all writes through the API server noted, see ReadAudit.
+	Audit bool
+	// ManagerMetrics is the address of the managers' metrics; empty is any free one.
+	ManagerMetrics string
 	// Progress receives one line per step; nil discards them.
 	Progress io.Writer
 }
@@ -50,14 +56,17 @@ type Stack struct {
 	Manager  *Supervised
 	Proxies  []*Proxy
 
-	plane *controlPlane
+	plane   *controlPlane
+	more    []*Supervised // managers beside the first
+	started int           // proxies, ever
 }
 
 // Proxy is a proxy process with its addresses.
 type Proxy struct {
 	*Process
-	Data  string // host:port of the data port
-	Admin string // host:port of the admin port
+	server string // how it reaches the API server; empty for directly
+	Data   string // host:port of the data port
+	Admin  string // host:port of the admin port
 }
 
 // URL is the base URL for OpenAI clients.
@@ -130,8 +139,10 @@ func (s *Stack) Stop() error {
 		stop(p.Stop)
 	}
 	wg.Wait()
-	if s.Manager != nil {
-		stop(s.Manager.Stop)
+	for _, m := range append(s.more, s.Manager) {
+		if m != nil {
+			stop(m.Stop)
+		}
 	}
 	for _, b := range s.Backends {
 		stop(b.Stop)
@@ -152,6 +163,15 @@ func (s *Stack) Admin() *User { return s.plane.admin }
 // Client talks to the API server as the administrator.
 func (s *Stack) Client() kubernetes.Interface { return s.plane.client }
 
+// Config is how the administrator reaches the API server, without a limit on the rate of requests.
+func (s *Stack) Config() (*rest.Config, error) {
+	config, err := clientConfig(s.Admin().Kubeconfig)
+	if err == nil {
+		config.QPS = -1
+	}
+	return config, err
+}
+
 // AddUser adds a person with a client certificate and no permissions.
 func (s *Stack) AddUser(name string, groups ...string) (*User, error) {
 	return s.plane.addUser(name, groups...)
@@ -159,6 +179,27 @@ func (s *Stack) AddUser(name string, groups ...string) (*User, error) {
 
 // StopAPIServer ends the API server; etcd keeps its data.
 func (s *Stack) StopAPIServer() error { return s.plane.plane.APIServer.Stop() }
+
+// APIServer is the address of the API server, host:port.
+func (s *Stack) APIServer() string { return strings.TrimPrefix(s.plane.url(), "https://") }
+
+// LoseData ends etcd and the API server, and brings them back without anything that was stored. Spillway's kinds, roles and
+// policies are applied again, and its programs get new identities, as they would from a kubelet; all else is gone.
+func (s *Stack) LoseData(ctx context.Context) error {
+	if err := errors.Join(s.plane.loseData(ctx), s.install(ctx)); err != nil {
+		return err
+	}
+	var errs []error
+	for i := range 1 + len(s.more) {
+		_, _, err := s.plane.serviceAccount(ctx, managerAccount, managerName(i), "")
+		errs = append(errs, err)
+	}
+	for _, p := range s.Proxies {
+		_, _, err := s.plane.serviceAccount(ctx, proxyAccount, p.Name, p.server)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
 
 // StartAPIServer starts it again at the same address.
 func (s *Stack) StartAPIServer(ctx context.Context) error {
@@ -173,7 +214,7 @@ func (s *Stack) binary(name string) string   { return filepath.Join(s.Root, "bin
 func (s *Stack) manifest(path string) string { return filepath.Join(s.Root, "config", path) }
 
 func (s *Stack) startControlPlane(ctx context.Context) (err error) {
-	if s.plane, err = startControlPlane(s.Dir); err != nil {
+	if s.plane, err = startControlPlane(s.Dir, s.Audit); err != nil {
 		return err
 	}
 	return s.plane.ready(ctx)
@@ -187,16 +228,36 @@ func (s *Stack) install(ctx context.Context) error {
 }
 
 // StartManager starts the manager, the first time or again after it was stopped.
-func (s *Stack) StartManager(ctx context.Context) error {
-	user, _, err := s.plane.serviceAccount(ctx, managerAccount, "spillway-manager-1")
-	if err != nil {
-		return err
-	}
-	s.Manager, err = supervise(spec{name: "manager", path: s.binary("manager"), logDir: s.logs(), args: []string{
-		"--kubeconfig", user.Kubeconfig, "--namespace", Namespace, "--leader-elect",
-		"--metrics-bind-address", "127.0.0.1:0", "--health-probe-bind-address", "127.0.0.1:0",
-	}})
+func (s *Stack) StartManager(ctx context.Context) (err error) {
+	s.Manager, err = s.startManager(ctx, 0, cmp.Or(s.ManagerMetrics, "127.0.0.1:0"))
 	return err
+}
+
+// AddManager starts another replica of the manager, which stands by.
+func (s *Stack) AddManager(ctx context.Context) (*Supervised, error) {
+	m, err := s.startManager(ctx, 1+len(s.more), "127.0.0.1:0")
+	if err == nil {
+		s.more = append(s.more, m)
+	}
+	return m, err
+}
+
+// managerName is the pod of a manager: 0 is the first.
+func managerName(i int) string { return fmt.Sprintf("spillway-manager-%d", i+1) }
+
+func (s *Stack) startManager(ctx context.Context, i int, metrics string) (*Supervised, error) {
+	user, _, err := s.plane.serviceAccount(ctx, managerAccount, managerName(i), "")
+	if err != nil {
+		return nil, err
+	}
+	name := "manager"
+	if i > 0 {
+		name = fmt.Sprintf("manager-%d", i+1)
+	}
+	return supervise(spec{name: name, path: s.binary("manager"), logDir: s.logs(), args: []string{
+		"--kubeconfig", user.Kubeconfig, "--namespace", Namespace, "--leader-elect",
+		"--metrics-bind-address", metrics, "--health-probe-bind-address", "127.0.0.1:0",
+	}})
 }
 
 func (s *Stack) startProxies(ctx context.Context) error {
@@ -210,14 +271,34 @@ func (s *Stack) startProxies(ctx context.Context) error {
 
 // StartProxy starts one more proxy and waits until it is ready.
 func (s *Stack) StartProxy(ctx context.Context, listen string) (*Proxy, error) {
-	name := fmt.Sprintf("spillway-proxy-%d", len(s.Proxies)+1)
-	user, pod, err := s.plane.serviceAccount(ctx, proxyAccount, name)
+	return s.StartProxyVia(ctx, listen, "")
+}
+
+// StartProxyVia is StartProxy for one that reaches the API server through a forwarder at host:port.
+func (s *Stack) StartProxyVia(ctx context.Context, listen, forwarder string) (*Proxy, error) {
+	server := ""
+	if forwarder != "" {
+		server = "https://" + forwarder
+	}
+	s.started++
+	name := fmt.Sprintf("spillway-proxy-%d", s.started)
+	user, pod, err := s.plane.serviceAccount(ctx, proxyAccount, name, server)
 	if err != nil {
 		return nil, err
 	}
-	return s.startProxy(ctx, name, listen, []string{
+	p, err := s.startProxy(ctx, name, listen, []string{
 		"--kubeconfig", user.Kubeconfig, "--namespace", Namespace, "--pod-name", name, "--pod-uid", string(pod.UID),
 	})
+	if p != nil {
+		p.server = server
+	}
+	return p, err
+}
+
+// StopProxy ends a proxy for good.
+func (s *Stack) StopProxy(p *Proxy) error {
+	s.Proxies = slices.DeleteFunc(s.Proxies, func(other *Proxy) bool { return other == p })
+	return p.Stop(stopGrace)
 }
 
 func (s *Stack) startProxy(ctx context.Context, name, listen string, identity []string) (*Proxy, error) {

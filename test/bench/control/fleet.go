@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/internal/table"
+	"github.com/spillway-dev/spillway/test/stack"
+)
+
+const (
+	// What proxies do with their reports: see internal/fleet.
+	renewEvery = 15 * time.Second
+	writeEvery = time.Second
+	gatherFor  = 50 * time.Millisecond
+)
+
+// fleet is proxies as far as their reports go: each follows the table and says so as a real one would, at most once a second,
+// and renews its report. They do not watch each other.
+type fleet struct {
+	api client.WithWatch
+	end context.CancelFunc
+	run sync.WaitGroup
+
+	mu       sync.Mutex
+	tables   [table.Shards]string
+	breakers []v1alpha1.BreakerReport
+	changed  chan struct{} // closed and made anew with each change
+	failed   error
+}
+
+func startFleet(ctx context.Context, api client.WithWatch, n int) *fleet {
+	ctx, cancel := context.WithCancel(ctx)
+	f := &fleet{api: api, end: cancel, changed: make(chan struct{})}
+	f.run.Go(func() { follow(ctx, api, &corev1.SecretList{}, f.read, client.InNamespace(stack.Namespace)) })
+	for i := range n {
+		f.run.Go(func() { f.fail(f.proxy(ctx, i, renewEvery*time.Duration(i)/time.Duration(n))) })
+	}
+	return f
+}
+
+func (f *fleet) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.failed == nil {
+		f.failed = err
+	}
+}
+
+// stop ends the proxies as a crash does: the reports stay.
+func (f *fleet) stop() {
+	f.end()
+	f.run.Wait()
+}
+
+// read takes note of a shard's revision.
+func (f *fleet) read(s *corev1.Secret) {
+	index, ok := table.ShardIndex(s.Name)
+	if !ok {
+		return
+	}
+	zr, err := gzip.NewReader(bytes.NewReader(s.Data[table.ShardKey]))
+	if err != nil {
+		f.fail(err)
+		return
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, zr); err != nil {
+		f.fail(err)
+		return
+	}
+	revision := hex.EncodeToString(sum.Sum(nil))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.tables[index] != revision {
+		f.tables[index] = revision
+		f.change()
+	}
+}
+
+func (f *fleet) change() {
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// say has all proxies report breakers.
+func (f *fleet) say(breakers []v1alpha1.BreakerReport) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.breakers = breakers
+	f.change()
+}
+
+func (f *fleet) status(pod string) (v1alpha1.ProxyReportStatus, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := v1alpha1.ProxyReportStatus{Pod: pod, Schema: v1alpha1.ReportSchema, Ready: true, RenewTime: metav1.NowMicro(), Breakers: f.breakers}
+	for i, revision := range f.tables {
+		if revision != "" {
+			s.Tables = append(s.Tables, v1alpha1.TableRevision{Shard: int32(i), Revision: revision})
+		}
+	}
+	return s, f.changed
+}
+
+// proxy writes one report until ctx ends.
+func (f *fleet) proxy(ctx context.Context, i int, after time.Duration) error {
+	report := &v1alpha1.ProxyReport{ObjectMeta: metav1.ObjectMeta{Namespace: stack.Namespace, Name: fmt.Sprintf("simulated-%03d", i)}}
+	next := after // renewals are spread over the interval
+	write := func(ctx context.Context, o client.Object, _ ...client.UpdateOption) error {
+		return f.api.Create(ctx, o)
+	}
+	for {
+		status, changed := f.status(report.Name)
+		report.Status = status
+		err := write(ctx, report)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("report %s: %w", report.Name, err)
+		}
+		write = f.api.Update
+		wrote := time.Now()
+		timer := time.NewTimer(next)
+		next = renewEvery
+		select {
+		case <-timer.C:
+		case <-changed:
+			timer.Stop()
+			err = pause(ctx, max(gatherFor, writeEvery-time.Since(wrote)))
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+		if err != nil {
+			return nil
+		}
+	}
+}
+
+// addFleet lets the simulated proxies come and waits until status knows them all.
+func (b *bench) addFleet(ctx context.Context) error {
+	b.fleet = startFleet(ctx, b.api, b.reports)
+	all := fmt.Sprintf("%[1]d/%[1]d", b.reports+len(b.stack.Proxies))
+	err := b.routes.await(ctx, b.options.routes, func(r *v1alpha1.LLMRoute) bool { return r.Status.Proxies == all && isReady(r) })
+	if err != nil {
+		return err
+	}
+	return b.settled(ctx)
+}

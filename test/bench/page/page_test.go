@@ -1,0 +1,30 @@
+package page
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSectionIsReplacedAndTheRestKept(t *testing.T) {
+	const page = "# Title\n<!-- begin x -->\nold\n<!-- end x -->\ntail\n"
+	path := filepath.Join(t.TempDir(), "page.md")
+	if err := os.WriteFile(path, []byte(page), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := ReplaceSection(path, "x", "new"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("# Title\n<!-- begin x -->\n\nnew\n<!-- end x -->\ntail\n", string(got)); diff != "" {
+		t.Errorf("page (-want +got):\n%s", diff)
+	}
+	if err := ReplaceSection(path, "y", "new"); err == nil {
+		t.Error("a section that is not there was replaced")
+	}
+}
