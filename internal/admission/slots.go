@@ -27,12 +27,20 @@ type Wait struct {
 	Length int
 	// MaxWait bounds the wait; 0 waits on, for the last backend that is left.
 	MaxWait time.Duration
+	// Leave is asked when MaxWait is over, and every second from then on: false waits on, in the same place. It is called on
+	// the goroutine of Acquire. Nil: leave at once.
+	Leave func() bool
 	// Position is told the place in the queue, from 1, when waiting starts and each time it changes. It is called on the
 	// goroutine of Acquire. Nil: not told.
 	Position func(position int)
 	// Opened ends the wait with ErrOpened when it is closed. Nil: never.
 	Opened <-chan struct{}
 }
+
+func (w *Wait) leaves() bool { return w.Leave == nil || w.Leave() }
+
+// askAgain is how often a caller that has waited long enough looks for another place.
+const askAgain = time.Second
 
 // slots are this proxy's share of one backend's maxInFlight. Guarded by Admission.mu.
 type slots struct {
@@ -140,11 +148,10 @@ func (a *Admission) enter(backend *table.Backend, length int) (*slots, *waiter) 
 
 // await waits until the place is granted (nil) or the wait ends.
 func (a *Admission) await(ctx context.Context, place *waiter, w Wait) error {
-	var timeout <-chan time.Time
-	if w.MaxWait > 0 {
-		timer := time.NewTimer(w.MaxWait)
-		defer timer.Stop()
-		timeout = timer.C
+	timer := time.NewTimer(w.MaxWait)
+	defer timer.Stop()
+	if w.MaxWait <= 0 {
+		timer.Stop()
 	}
 	for {
 		select {
@@ -152,8 +159,11 @@ func (a *Admission) await(ctx context.Context, place *waiter, w Wait) error {
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-timeout:
-			return ErrMaxWait
+		case <-timer.C:
+			if w.leaves() {
+				return ErrMaxWait
+			}
+			timer.Reset(askAgain)
 		case <-w.Opened:
 			return ErrOpened
 		case <-place.moved:
@@ -200,6 +210,14 @@ func (a *Admission) settle(id table.BackendID, s *slots) {
 	if s.inFlight == 0 && len(s.waiting) == 0 {
 		delete(a.slots, id)
 	}
+}
+
+// Room says whether a caller would get a slot at the backend, or a place in a queue of that length.
+func (a *Admission) Room(backend *table.Backend, length int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.slots[backend.ID]
+	return s == nil || len(s.waiting) < length || len(s.waiting) == 0 && s.inFlight < s.share(a.live)
 }
 
 // Waiting is the number of callers that wait for the backend.

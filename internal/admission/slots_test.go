@@ -122,6 +122,25 @@ func TestWaitGoesOnWithoutMaxWait(t *testing.T) {
 	})
 }
 
+// A caller that has waited long enough keeps its place until there is another one for it.
+func TestPlaceIsKeptUntilThereIsRoomElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, other := New(Options{}), bounded("b", 1), bounded("other", 1)
+		release, releaseOther := mustAcquire(t, a, b), mustAcquire(t, a, other)
+		defer release()
+		c := a.call(t.Context(), b, Wait{Length: 1, MaxWait: time.Second, Leave: func() bool { return a.Room(other, 0) }})
+		pass(time.Hour)
+		if c.ended() || a.Room(b, 1) || !a.Room(other, 1) {
+			t.Fatalf("it gave up its place for none: %v", c.err)
+		}
+		releaseOther()
+		pass(askAgain)
+		if !c.ended() || !errors.Is(c.err, ErrMaxWait) || !a.Room(b, 1) || !a.Room(bounded("unheard of", 1), 0) {
+			t.Errorf("it waits on although there is room: %v", c.err)
+		}
+	})
+}
+
 func TestQueueIsFirstInFirstOutAndTellsPositions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := New(Options{}), bounded("b", 1)

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -263,6 +264,60 @@ func TestQueue(t *testing.T) {
 		waitFor(t, func() bool { return r.counted(`llm_queue_depth{backend="a",logical_model="ns/m"} 0`) })
 		free()
 	})
+}
+
+// Two busy backends with a queue each: whoever finds no room behind keeps its place, and only whoever finds none at all is
+// turned away.
+func TestPlaceInAQueueIsNotGivenUpForNone(t *testing.T) {
+	holdA, holdB := make(chan struct{}), make(chan struct{})
+	held := func(hold chan struct{}) func(int, *wire) {
+		return func(n int, w *wire) {
+			if n == 0 {
+				<-hold
+			}
+			w.send(status(200, "", whole))
+		}
+	}
+	a, b := newUpstream(t, held(holdA)), newUpstream(t, held(holdB))
+	route := newRoute(a, b)
+	route.Chain[0].MaxInFlight, route.Chain[1].MaxInFlight = 1, 1
+	route.Queue = table.Queue{Length: 1, MaxWait: 20 * time.Millisecond}
+	r := newRig(t, route)
+	servedBy := func() chan string {
+		by := make(chan string, 1)
+		go func() {
+			got := r.post(unary)
+			by <- strconv.Itoa(got.status) + " " + got.header.Get("X-Spillway-Backend")
+		}()
+		return by
+	}
+	waiting := func(backend string) func() bool {
+		return func() bool { return r.counted(`llm_queue_depth{backend="` + backend + `",logical_model="ns/m"} 1`) }
+	}
+	first := servedBy()
+	waitFor(t, func() bool { return a.count() == 1 })
+	second := servedBy() // spills, and is b's
+	waitFor(t, func() bool { return b.count() == 1 })
+	third := servedBy() // spills into b's queue
+	waitFor(t, waiting("b"))
+	fourth := servedBy() // stays in a's
+	waitFor(t, waiting("a"))
+	<-time.After(5 * route.Queue.MaxWait)
+	if got := <-servedBy(); got != "429 " {
+		t.Errorf("with both queues full: %q", got)
+	}
+	close(holdA)
+	for _, got := range []string{<-first, <-fourth} {
+		if got != "200 a" {
+			t.Errorf("served by %q, want a", got)
+		}
+	}
+	close(holdB)
+	for _, got := range []string{<-second, <-third} {
+		if got != "200 b" {
+			t.Errorf("served by %q, want b", got)
+		}
+	}
 }
 
 func TestRateLimit(t *testing.T) {

@@ -27,6 +27,7 @@ func (x *exchange) enqueue(i int) (release func(), err error) {
 	wait := admission.Wait{Length: x.route.Queue.Length}
 	if i+1 < len(x.plan.Steps) {
 		wait.MaxWait = x.route.Queue.MaxWait
+		wait.Leave = func() bool { return x.roomBehind(i) }
 	}
 	if !x.plan.AllOpen {
 		wait.Opened = x.p.cfg.Breakers.Opened(backend.ID)
@@ -42,6 +43,21 @@ func (x *exchange) enqueue(i int) (release func(), err error) {
 	release, err = x.await(ctx, backend, wait)
 	x.queued(backend, began, err)
 	return release, err
+}
+
+// roomBehind says whether a backend behind step i would take the request, at once or into its queue. A place in a queue is
+// not given up for none.
+func (x *exchange) roomBehind(i int) bool {
+	for _, step := range x.plan.Steps[i+1:] {
+		b := step.Backend
+		if x.tooSmall(b) || !x.p.cfg.Breakers.View(b.ID, x.path()).Usable {
+			continue
+		}
+		if b.MaxInFlight <= 0 || x.p.cfg.Admission.Room(b, x.route.Queue.Length) {
+			return true
+		}
+	}
+	return false
 }
 
 func (x *exchange) queued(backend *table.Backend, began time.Time, err error) {
