@@ -11,6 +11,7 @@ import (
 	"github.com/spillway-dev/spillway/internal/openai"
 	"github.com/spillway-dev/spillway/internal/sse"
 	"github.com/spillway-dev/spillway/internal/table"
+	"github.com/spillway-dev/spillway/internal/telemetry"
 )
 
 // probeConnect bounds dial and TLS handshake of a probe: the default of timeouts.connect, so that it shares connections.
@@ -25,15 +26,30 @@ func (p *Proxy) Probe(ctx context.Context, r breaker.ProbeRequest) breaker.Resul
 	if !ok {
 		ep = openai.ChatCompletions
 	}
-	o := p.probe(ctx, r.Backend, ep, smallest(ep, r.Backend.Model, "max_tokens"))
+	span := p.cfg.Tracer.Probe(telemetry.ProbeStart{Kind: string(r.Purpose), Backend: r.Backend.Name, Model: r.Backend.Model,
+		Path: ep.Path(), Began: time.Now()})
+	o := p.probe(ctx, span, r.Backend, ep, "max_tokens")
 	if o.Class == Rejected && o.Status == http.StatusBadRequest && ep == openai.ChatCompletions {
 		// Newer models take the limit under its new name only.
-		o = p.probe(ctx, r.Backend, ep, smallest(ep, r.Backend.Model, "max_completion_tokens"))
+		o = p.probe(ctx, span, r.Backend, ep, "max_completion_tokens")
 	}
+	endProbe(span, r.Backend, &o)
 	if ctx.Err() != nil {
 		return breaker.Result{Kind: breaker.Neutral}
 	}
 	return o.evidence()
+}
+
+// endProbe ends a probe's span with what it ended in.
+func endProbe(span *telemetry.AttemptSpan, b *table.Backend, o *Outcome) {
+	end := telemetry.AttemptEnd{Outcome: o.Class.String(), Regime: b.Regime, Cause: o.Cause, Status: o.Status}
+	if o.Class != Success && o.Class != Cancelled {
+		end.Error = string(o.attemptCode())
+	}
+	if o.saturation() {
+		end.Regime = "saturated"
+	}
+	span.End(end)
 }
 
 // smallest is the least demanding request of a dialect.
@@ -60,8 +76,9 @@ func smallest(ep openai.Endpoint, model, limit string) []byte {
 	return body
 }
 
-// probe sends one request and judges the answer up to its first token. The end of ctx is Cancelled.
-func (p *Proxy) probe(ctx context.Context, b *table.Backend, ep openai.Endpoint, content []byte) Outcome {
+// probe sends one request, with the limit under the name that is given, and judges the answer up to its first token. The end
+// of ctx is Cancelled.
+func (p *Proxy) probe(ctx context.Context, span *telemetry.AttemptSpan, b *table.Backend, ep openai.Endpoint, limit string) Outcome {
 	tr, err := p.transports.get(b, probeConnect)
 	if err != nil {
 		return Outcome{Class: Misconfigured, Cause: err.Error()}
@@ -70,6 +87,7 @@ func (p *Proxy) probe(ctx context.Context, b *table.Backend, ep openai.Endpoint,
 	if err != nil {
 		return Outcome{Class: Misconfigured, Cause: err.Error()}
 	}
+	content := smallest(ep, b.Model, limit)
 	envelope, err := openai.ParseEnvelope(content)
 	if err != nil {
 		return Outcome{Class: Invalid, Cause: "the probe is no request"}
@@ -79,6 +97,7 @@ func (p *Proxy) probe(ctx context.Context, b *table.Backend, ep openai.Endpoint,
 		header["Anthropic-Version"] = []string{"2023-06-01"}
 	}
 	addOwn(header, b)
+	span.Inject(header)
 	u := upstream{waiter: prober{ctx}, transport: tr, background: &p.background}
 	u.request = func(ctx context.Context) *http.Request {
 		return newRequest(ctx, target, header, envelope.Splice(content, b.Model))

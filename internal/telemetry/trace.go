@@ -16,6 +16,7 @@ import (
 const (
 	SpanQueueWait = "queue.wait"
 	SpanAttempt   = "attempt"
+	SpanProbe     = "probe"
 
 	EventHeartbeat  = "stream.heartbeat"
 	EventSaturated  = "dispatch.backend_saturated"
@@ -37,15 +38,16 @@ const (
 	attrAdmitted         = attribute.Key("spillway.admitted")
 	attrState            = attribute.Key("spillway.heartbeat.state")
 	attrFailingOver      = attribute.Key("spillway.failing_over")
+	attrProbeKind        = attribute.Key("spillway.probe.kind")
 	attrPreferenceAsked  = attribute.Key("spillway.preference.asked")
 	attrPreferenceResult = attribute.Key("spillway.preference.result")
 )
 
 // TraceNames returns all names of our own in traces: of spans, events and attributes.
 func TraceNames() []string {
-	names := []string{SpanQueueWait, SpanAttempt, EventHeartbeat, EventSaturated, EventPreference}
+	names := []string{SpanQueueWait, SpanAttempt, SpanProbe, EventHeartbeat, EventSaturated, EventPreference}
 	for _, key := range [...]attribute.Key{attrRequestID, attrEndpoint, attrRoute, attrBackend, attrAttempts, attrReason, attrN, attrOutcome,
-		attrRegime, attrCause, attrAdmitted, attrState, attrFailingOver, attrPreferenceAsked, attrPreferenceResult} {
+		attrRegime, attrCause, attrAdmitted, attrState, attrFailingOver, attrProbeKind, attrPreferenceAsked, attrPreferenceResult} {
 		names = append(names, string(key))
 	}
 	return names
@@ -209,7 +211,7 @@ func appendTokens(attrs []attribute.KeyValue, prompt, completion int64) []attrib
 	return append(attrs, semconv.GenAIUsageInputTokens(int(prompt)), semconv.GenAIUsageOutputTokens(int(completion)))
 }
 
-// AttemptSpan is the client span of one attempt at one backend. nil stands for tracing that is off.
+// AttemptSpan is the client span of one attempt at one backend, or of one probe. nil stands for tracing that is off.
 type AttemptSpan struct {
 	tracer *Tracer
 	ctx    context.Context
