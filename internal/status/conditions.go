@@ -149,7 +149,7 @@ func programmed(f *facts) finding {
 	case f.serving == f.live:
 		return yes(v1alpha1.ReasonProgrammed, "Every live proxy serves generation %d.", f.Verdict.Generation)
 	case f.Fleet.Foreign() > 0:
-		return no(v1alpha1.ReasonSchemaUnknown, "%d of %d live proxies serve generation %d; %d are of a release with another schema and may keep what they have.",
+		return no(v1alpha1.ReasonSchemaUnknown, "%d of %d live proxies serve generation %d; of a release with another schema, so that they may keep what they have: %d.",
 			f.serving, f.live, f.Verdict.Generation, f.Fleet.Foreign())
 	default:
 		return no(v1alpha1.ReasonPending, "%d of %d live proxies serve generation %d.", f.serving, f.live, f.Verdict.Generation)

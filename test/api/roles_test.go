@@ -30,6 +30,7 @@ var _ = Describe("The roles", Ordered, ContinueOnFailure, func() {
 		for _, role := range []string{"view", "edit", "admin"} {
 			bind(ctx, role+"er", "ClusterRole", role)
 		}
+		bind(ctx, "caller", "ClusterRole", "spillway-user")
 		aggregateRoles(ctx)
 	})
 
@@ -87,6 +88,14 @@ var _ = Describe("The roles", Ordered, ContinueOnFailure, func() {
 		"edit changes routes":                           {ours("editer", "patch", "llmroutes", namespace), true},
 		"edit does not pin":                             {ours("editer", "pin", "llmroutes", namespace), false},
 		"admin changes routes":                          {ours("adminer", "delete", "llmroutes", namespace), true},
+		"a user of the namespace uses its routes":       {ours("caller", "use", "llmroutes", namespace), true},
+		"a user of the namespace reads no routes":       {ours("caller", "get", "llmroutes", namespace), false},
+		"a user of the namespace does not pin":          {ours("caller", "pin", "llmroutes", namespace), false},
+		"a user of the namespace uses none elsewhere":   {ours("caller", "use", "llmroutes", "default"), false},
+		"edit does not use routes":                      {ours("editer", "use", "llmroutes", namespace), false},
+		"edit does not write the status of a route":     {access{user: "editer", verb: "patch", group: v1alpha1.Group, resource: "llmroutes", subresource: "status", namespace: namespace}, false},
+		"admin does not write the status of a route":    {access{user: "adminer", verb: "update", group: v1alpha1.Group, resource: "llmroutes", subresource: "status", namespace: namespace}, false},
+		"admin does not make reports":                   {ours("adminer", "create", "proxyreports", namespace), false},
 		"a pinner makes pins":                           {ours("gamer", "create", "backendpins", namespace), true},
 		"a pinner does not change routes":               {ours("gamer", "update", "llmroutes", namespace), false},
 		"a pinner does not write the status of a pin":   {access{user: "gamer", verb: "update", group: v1alpha1.Group, resource: "backendpins", subresource: "status", namespace: namespace}, false},
