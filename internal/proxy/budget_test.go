@@ -40,6 +40,11 @@ const (
 	oneToken   = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + `data: {"choices":[{"delta":{"content":"hi"}}]}` + "\n\n"
 )
 
+// pauseMark stands before and after a duration in what a backend says: it pauses there.
+const pauseMark = "\x00"
+
+var breakerFailed = breaker.Result{Kind: breaker.Failed}
+
 // newBubble makes a route whose backends a, b, ... each say what is given and then nothing more.
 func newBubble(t *testing.T, says []string, change func(*table.Route)) *bubble {
 	route := &table.Route{Namespace: "ns", Name: "m", Model: "ns/m", Heartbeat: table.Heartbeat{CommitAfter: time.Hour, Form: table.HeartbeatLine},
@@ -90,8 +95,13 @@ func (b *bubble) answer(conn net.Conn, addr, text string) {
 		b.probes = append(b.probes, strings.TrimSuffix(addr, ":80"))
 		b.mu.Unlock()
 	}
-	if text != silence {
-		_, _ = io.WriteString(conn, text)
+	for i, piece := range strings.Split(text, pauseMark) {
+		if i%2 == 0 {
+			_, _ = io.WriteString(conn, piece) // nothing, for silence
+			continue
+		}
+		d, _ := time.ParseDuration(piece)
+		<-time.After(d)
 	}
 	_, _ = io.Copy(io.Discard, in)
 }

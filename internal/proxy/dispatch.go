@@ -1,9 +1,11 @@
 package proxy
 
 import (
+	"errors"
 	"time"
 
 	"github.com/spillway-dev/spillway/api/stream"
+	"github.com/spillway-dev/spillway/internal/admission"
 	"github.com/spillway-dev/spillway/internal/breaker"
 	"github.com/spillway-dev/spillway/internal/plan"
 	"github.com/spillway-dev/spillway/internal/table"
@@ -42,12 +44,12 @@ func (x *exchange) step(i int) (settled bool, f *failure) {
 		return true, f
 	}
 	if err != nil {
-		x.spill("spilled", err)
+		x.spill(err)
 		return false, nil
 	}
 	outcome, asked := x.ask(i)
 	if !asked {
-		x.spill(string(plan.WhyBreakerOpen), nil)
+		x.spill(admission.ErrOpened)
 		return false, nil
 	}
 	if !outcome.next() {
@@ -77,8 +79,11 @@ func (x *exchange) follows(i int) bool {
 }
 
 // spill goes on to the next backend without an attempt at this one.
-func (x *exchange) spill(reason string, why error) {
-	x.next = reason
+func (x *exchange) spill(why error) {
+	x.next = string(plan.WhySpilled)
+	if errors.Is(why, admission.ErrOpened) { // in the queue or at its end
+		x.next = string(plan.WhyBreakerOpen)
+	}
 	x.full = x.full || isFull(why)
 }
 

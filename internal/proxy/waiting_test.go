@@ -1,0 +1,203 @@
+package proxy
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+// comments are the comments of a stream, one in each line.
+func comments(stream string) string {
+	var out []string
+	for line := range strings.SplitSeq(stream, "\n") {
+		if text, is := strings.CutPrefix(line, ": "); is {
+			out = append(out, text)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// What a waiting caller is told, and when: on a fake clock to the millisecond.
+func TestWhatAWaitingCallerIsTold(t *testing.T) {
+	const (
+		attemptA = `{"state":"attempt","n":1,"of":2,"backend":"a","regime":"contended"}`
+		givenUp  = `{"state":"backend_saturated","backend":"a","failing_over":true,"code":"backend_saturated"}`
+		attemptB = `{"state":"attempt","n":2,"of":2,"backend":"b"}`
+		startedB = `{"state":"upstream_started","n":2,"backend":"b","reason":"saturated"}`
+	)
+	again := func(state, elapsed string) string {
+		return strings.TrimSuffix(state, "}") + `,"elapsed_ms":` + elapsed + "}"
+	}
+	cases := map[string]struct {
+		stream    bool
+		heartbeat table.Heartbeat
+		want      string
+		wantEarly bool // the status line was out before the answer
+	}{
+		"the state is repeated after each interval without output": {true, table.Heartbeat{Interval: 10 * time.Second, CommitAfter: time.Second},
+			attemptA + "\n" + again(attemptA, "11000") + "\n" + again(attemptA, "21000") + "\n" + givenUp + "\n" + attemptB + "\n" + startedB, true},
+		"an interval begins anew with each output": {true, table.Heartbeat{Interval: 25 * time.Second, CommitAfter: time.Second},
+			attemptA + "\n" + again(attemptA, "26000") + "\n" + givenUp + "\n" + attemptB + "\n" + startedB, true},
+		"without an interval there are no keepalives, and the states stay": {true, table.Heartbeat{CommitAfter: time.Second},
+			attemptA + "\n" + givenUp + "\n" + attemptB + "\n" + startedB, true},
+		"before the commit they are collected, and not repeated": {true, table.Heartbeat{Interval: 10 * time.Second, CommitAfter: time.Hour},
+			attemptA + "\n" + givenUp + "\n" + attemptB + "\n" + startedB, false},
+		"an answer that is no stream has no place for them": {false, table.Heartbeat{Interval: time.Second, CommitAfter: time.Second}, "", false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				answer := oneToken + "data: [DONE]\n\n"
+				if !tc.stream {
+					answer = goodAnswer
+				}
+				b := newBubble(t, []string{silence, answer}, func(r *table.Route) {
+					r.Heartbeat = tc.heartbeat
+					r.Heartbeat.Form = table.HeartbeatLine
+					r.Chain[0].Regime = "contended"
+					r.Chain[0].Saturation.SlowAfter, r.Chain[0].Saturation.NonStreamingSlowAfter = 30*time.Second, 30*time.Second
+				})
+				w, after := b.ask(t.Context(), tc.stream)
+				if diff := cmp.Diff(tc.want, comments(w.Body.String())); diff != "" {
+					t.Errorf("comments (-want +got):\n%s", diff)
+				}
+				if after != 30*time.Second || !strings.Contains(w.Body.String(), "hi") {
+					t.Errorf("after %s: %q", after, w.Body)
+				}
+				if early := w.Header().Get("X-Spillway-Backend") == ""; early != tc.wantEarly {
+					t.Errorf("the headers say %v", w.Header())
+				}
+			})
+		})
+	}
+}
+
+// G5: before the commit an error has its status; after it, it is an event, whichever backend it comes from.
+func TestErrorsKnowWhetherTheStatusLineIsOut(t *testing.T) {
+	later := func(d, answer string) string { return pauseMark + d + pauseMark + answer }
+	busy := "HTTP/1.1 429 x\r\nContent-Length: 2\r\n\r\n{}"
+	broken := "HTTP/1.1 500 x\r\nContent-Length: 2\r\n\r\n{}"
+	cases := map[string]struct {
+		says       []string
+		wantStatus int
+		want       string // the error, or the token
+	}{
+		"one that fails at half a second": {[]string{later("500ms", busy)}, 429, "backend_saturated: a refused"},
+		"two that fail at two and at three seconds": {
+			[]string{later("2s", busy), later("1s", broken)}, 200, "upstream_error: a refused b failed"},
+		"the first in time, the last not": {
+			[]string{later("500ms", busy), later("1s", broken)}, 200, "upstream_error: a refused b failed"},
+		"one that fails at two seconds, and one that is well": {
+			[]string{later("2s", busy), oneToken + "data: [DONE]\n\n"}, 200, `{"choices":[{"delta":{"content":"hi"}}]}`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBubble(t, tc.says, func(r *table.Route) {
+					r.Heartbeat.CommitAfter = time.Second
+				})
+				w, _ := b.ask(t.Context(), true)
+				body := w.Body.String()
+				if w.Code != tc.wantStatus {
+					t.Errorf("status %d, want %d", w.Code, tc.wantStatus)
+				}
+				if strings.HasPrefix(tc.want, "{") {
+					if !strings.Contains(body, tc.want) || !strings.HasSuffix(body, "data: [DONE]\n\n") {
+						t.Errorf("stream %q", body)
+					}
+					return
+				}
+				if got := attemptsOf(t, body); got != tc.want || strings.Contains(body, "[DONE]") {
+					t.Errorf("%q, want %q: %s", got, tc.want, body)
+				}
+				if is := strings.HasPrefix(body, ":"); is != (tc.wantStatus == 200) {
+					t.Errorf("body %q", body)
+				}
+			})
+		})
+	}
+}
+
+// Those who queue for a backend go on at once when its breaker opens, and are told their place until then.
+func TestThoseWhoQueueLeaveAnOpenBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, []string{silence, oneToken + "data: [DONE]\n\n"}, func(r *table.Route) {
+			r.Chain[0].MaxInFlight = 1
+			r.Chain[0].Saturation.SlowAfter, r.Chain[0].Saturation.Threshold = 3*time.Second, 1
+			r.Queue = table.Queue{Length: 8, MaxWait: time.Hour}
+		})
+		var callers sync.WaitGroup
+		ask := func(leaveAfter time.Duration, wantAfter time.Duration, want string) {
+			callers.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), leaveAfter)
+				defer cancel()
+				w, after := b.ask(ctx, true)
+				if diff := cmp.Diff(want, comments(w.Body.String())); diff != "" || after != wantAfter {
+					t.Errorf("after %s, want %s; comments (-want +got):\n%s", after, wantAfter, diff)
+				}
+			})
+			synctest.Wait()
+		}
+		const (
+			attempt = `{"state":"attempt","n":2,"of":2,"backend":"b"}` + "\n"
+			spilled = `{"state":"upstream_started","n":2,"backend":"b","reason":"breaker-open"}`
+		)
+		place := func(n string) string { return `{"state":"queued","backend":"a","position":` + n + "}\n" }
+		ask(time.Hour, 3*time.Second, `{"state":"attempt","n":1,"of":2,"backend":"a"}`+"\n"+
+			`{"state":"backend_saturated","backend":"a","failing_over":true,"code":"backend_saturated"}`+"\n"+attempt+
+			`{"state":"upstream_started","n":2,"backend":"b","reason":"saturated"}`)
+		ask(time.Second, time.Second, "") // it leaves before anything was written
+		ask(time.Hour, 3*time.Second, place("2")+place("1")+attempt+spilled)
+		ask(time.Hour, 3*time.Second, place("3")+place("2")+attempt+spilled)
+		callers.Wait()
+	})
+}
+
+// One probe at a time, and its place is given back in every way in which a caller's request can end.
+func TestAProbesPlaceIsGivenBack(t *testing.T) {
+	cases := map[string]struct {
+		says  string
+		leave time.Duration
+	}{
+		"the caller leaves":         {silence, time.Second},
+		"its budget ends":           {silence, 0},
+		"the backend breaks":        {pauseMark + "1s" + pauseMark + "HTTP/1.1 500 x\r\nContent-Length: 2\r\n\r\n{}", 0},
+		"the answer is no answer":   {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", 0},
+		"the endpoint is not there": {"HTTP/1.1 404 x\r\nContent-Length: 2\r\n\r\n{}", 0},
+		"the request is rejected":   {"HTTP/1.1 400 x\r\nContent-Length: 2\r\n\r\n{}", 0},
+		"the answer breaks":         {oneToken, 0},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBubble(t, []string{tc.says}, func(r *table.Route) {
+					r.Chain[0].Probe = table.ProbeRequest
+					r.Chain[0].Failure.Threshold, r.Chain[0].Failure.Cooldown = 1, time.Minute
+					r.WhenAllOpen = table.AllOpenReject
+					r.Timeouts.Request = 20 * time.Second
+				})
+				p, _ := b.breakers.Admit("a", "/v1/chat/completions", 0)
+				p.Done(breakerFailed)
+				<-time.After(2 * time.Minute)
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				if tc.leave > 0 {
+					time.AfterFunc(tc.leave, leave)
+				}
+				_, _ = b.ask(ctx, true)
+				<-time.After(2 * time.Minute) // whatever it has opened is due again
+				v := b.breakers.View("a", "/v1/chat/completions")
+				if !v.Usable {
+					t.Errorf("nobody is let through any more: %+v", v)
+				}
+			})
+		})
+	}
+}
