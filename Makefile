@@ -18,7 +18,7 @@ TESTFLAGS ?=
 BUILD := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
 # The product, the control plane's builder, the development tools and some tests are modules of their own.
-MODULES := . hack/image hack/localkube hack/localkube/hyper hack/tools hack/tools/golangci-lint hack/tools/helm test/oldest test/sdk/openaigo
+MODULES := . hack/image hack/localkube hack/localkube/hyper hack/tools hack/tools/golangci-lint hack/tools/helm hack/tools/prometheus test/oldest test/sdk/openaigo
 
 # The control plane: KUBEBUILDER_ASSETS where it is set, else built by hack/localkube (11 minutes on two cores, once).
 ifneq ($(KUBEBUILDER_ASSETS),)
@@ -29,7 +29,7 @@ WITH_ASSETS = assets=$$($(GO) run -C hack/localkube . assets) && KUBEBUILDER_ASS
 
 # Packages are sorted into suites by what they import: a test that uses envtest starts an API server.
 PACKAGES = $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./...
-UNIT = $$($(PACKAGES) | grep -v -e 'pkg/envtest' -e '/test/cluster ' -e '/test/e2e ' -e '/test/fleet ' -e '/test/sdk ' | cut -d ' ' -f 1)
+UNIT = $$($(PACKAGES) | grep -v -e 'pkg/envtest' -e '/test/cluster ' -e '/test/e2e ' -e '/test/fleet ' -e '/test/sdk ' -e '/test/alerts ' -e '/test/docs/commands ' | cut -d ' ' -f 1)
 API  = $$($(PACKAGES) | grep 'pkg/envtest' | cut -d ' ' -f 1)
 
 ##@ Try it
@@ -99,8 +99,13 @@ test-chart: ## Run the chart's part of test-api: lint, golden files, a release's
 	$(WITH_HELM) $(WITH_ASSETS) $(GO) test -race -timeout 20m $(TESTFLAGS) ./test/chart
 
 .PHONY: test-e2e
-test-e2e: build ## Run the founding case with real processes, as a suite.
-	$(WITH_ASSETS) $(GO) test -race -count=1 -timeout 20m $(TESTFLAGS) ./test/e2e/...
+test-e2e: build ## Run the founding case with real processes, and the commands of the pages.
+	$(WITH_HELM) $(WITH_ASSETS) $(GO) test -race -count=1 -timeout 20m $(TESTFLAGS) ./test/e2e/... ./test/docs/commands
+
+.PHONY: test-alerts
+test-alerts: build ## Run the alerts' tests in promtool, and a real Prometheus on the founding case (both built once, ten minutes).
+	PROMTOOL=$$(hack/tools/tool.sh prometheus promtool) && PROMETHEUS=$$(hack/tools/tool.sh prometheus) && export PROMTOOL PROMETHEUS && \
+		$(WITH_ASSETS) $(GO) test -race -count=1 -timeout 20m $(TESTFLAGS) ./test/alerts
 
 .PHONY: test-fleet
 test-fleet: build ## Run the suite of five proxies under one manager, with real processes (FLEET=all adds the slow part).

@@ -78,7 +78,10 @@ var (
 	pinsEnd = Metric{Name: "spillway_pin_end_timestamp_seconds", Type: Gauge, Program: InProxy, Unit: "seconds since 1970", Labels: []string{labelNamespace, "pin", "route"},
 		Help: "When a pin that is in force on a route ends."}
 
-	stateMetrics = [...]*Metric{&breakerStates, &pinsActive, &pinsEnd}
+	backendInfo = Metric{Name: "llm_backend_info", Type: Gauge, Program: InProxy, Unit: "always 1", Labels: []string{labelModel, labelBackend, "regime"},
+		Help: "1 for each backend of a chain, with its regime, to join with what is counted by backend."}
+
+	stateMetrics = [...]*Metric{&breakerStates, &pinsActive, &pinsEnd, &backendInfo}
 )
 
 // What the manager says of itself: see Manager.

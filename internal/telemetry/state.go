@@ -12,7 +12,7 @@ import (
 var BreakerStates = []string{"Closed", "HalfOpen", "Open"}
 
 // StateCollector exposes what is true at the moment of a scrape, straight from the table: the state of each backend's
-// breaker and the pins in force. It keeps nothing, so nothing in it can be stale.
+// breaker, the pins in force, and the regimes. It keeps nothing, so nothing in it can be stale.
 type StateCollector struct {
 	// Table returns the current table.
 	Table func() *table.Table
@@ -26,6 +26,7 @@ var (
 	breakerState = breakerStates.desc()
 	pinActive    = pinsActive.desc()
 	pinEnd       = pinsEnd.desc()
+	info         = backendInfo.desc()
 )
 
 // Describe implements prometheus.Collector.
@@ -33,12 +34,14 @@ func (c *StateCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- breakerState
 	ch <- pinActive
 	ch <- pinEnd
+	ch <- info
 }
 
 // Collect implements prometheus.Collector.
 func (c *StateCollector) Collect(ch chan<- prometheus.Metric) {
 	routes := c.Table().Routes()
 	c.collectPins(ch, routes)
+	collectInfo(ch, routes)
 	if c.Breaker != nil {
 		c.collectBreakers(ch, routes)
 	}
@@ -52,6 +55,14 @@ func (c *StateCollector) collectPins(ch chan<- prometheus.Metric, routes []*tabl
 				ch <- prometheus.MustNewConstMetric(pinActive, prometheus.GaugeValue, 1, r.Namespace, p.Name, r.Name)
 				ch <- prometheus.MustNewConstMetric(pinEnd, prometheus.GaugeValue, float64(p.ExpiresAt.Unix()), r.Namespace, p.Name, r.Name)
 			}
+		}
+	}
+}
+
+func collectInfo(ch chan<- prometheus.Metric, routes []*table.Route) {
+	for _, r := range routes {
+		for i := range r.Chain {
+			ch <- prometheus.MustNewConstMetric(info, prometheus.GaugeValue, 1, r.Model, r.Chain[i].Name, r.Chain[i].Regime)
 		}
 	}
 }

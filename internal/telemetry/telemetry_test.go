@@ -94,7 +94,7 @@ func TestNothingOfTheDesignIsMissing(t *testing.T) {
 		"llm_queue_wait_seconds{}", "llm_tokens_total{logical_model,backend,kind}", "llm_in_flight_requests{}",
 		"llm_proxy_overhead_seconds{}", "spillway_table_revision_info{shard,revision}", "spillway_table_reload_total{result}",
 		"spillway_table_apply_seconds{}", "spillway_report_adoption_seconds{}", "spillway_pin_active{namespace,pin,route}",
-		"spillway_pin_end_timestamp_seconds{namespace,pin,route}",
+		"spillway_pin_end_timestamp_seconds{namespace,pin,route}", "llm_backend_info{logical_model,backend,regime}",
 		"spillway_compile_duration_seconds{}", "spillway_compile_objects{kind}", "spillway_table_publish_failures_total{}",
 		"spillway_crd_missing_fields{crd}",
 		"spillway_crd_unknown_fields{crd}",
@@ -156,6 +156,7 @@ func TestStatesAreThoseOfTheMoment(t *testing.T) {
 		{Name: "now", StartsAt: time.Unix(10, 0), ExpiresAt: time.Unix(20, 0)},
 		{Name: "over", ExpiresAt: time.Unix(10, 0)},
 	}
+	r.Chain[0].Regime = "contended"
 	namesake := route("n", "tower")
 	namesake.Chain[0].ID = "other"
 	states := map[table.BackendID]string{"tower": "Closed", "other": "Open", "hosted": "HalfOpen"}
@@ -165,6 +166,11 @@ func TestStatesAreThoseOfTheMoment(t *testing.T) {
 		Now:     func() time.Time { return time.Unix(10, 0) },
 	}
 	want := `
+# HELP llm_backend_info 1 for each backend of a chain, with its regime, to join with what is counted by backend.
+# TYPE llm_backend_info gauge
+llm_backend_info{backend="hosted",logical_model="m",regime=""} 1
+llm_backend_info{backend="tower",logical_model="m",regime="contended"} 1
+llm_backend_info{backend="tower",logical_model="n",regime=""} 1
 # HELP llm_breaker_state 1 for the state that the backend's breaker is in, 0 for the others; where several backends of a namespace share a name, the worst.
 # TYPE llm_breaker_state gauge
 llm_breaker_state{backend="hosted",namespace="ns",state="Closed"} 0
