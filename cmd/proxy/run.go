@@ -191,5 +191,5 @@ func openAccessLog(where string, stdout io.Writer) (telemetry.AccessLog, func(),
 	}
 	buffered := telemetry.NewBufferedWriter(to)
 	closeAll := func() { _ = errors.Join(buffered.Close(), closeFile()) } // nobody is left to tell
-	return telemetry.NewAccessLog(telemetry.NewLogger(buffered, slog.LevelInfo)), closeAll, nil
+	return telemetry.NewAccessLog(buffered), closeAll, nil
 }

@@ -51,7 +51,7 @@ func benchProxy(b *testing.B, backend string) http.Handler {
 	store.Set(table.New([]*table.Route{route}))
 	log := telemetry.NewBufferedWriter(io.Discard)
 	p := proxy.New(proxy.Config{Store: store, Breakers: breaker.New(breaker.Options{}), Admission: admission.New(admission.Options{}),
-		Metrics: telemetry.NewProxy(prometheus.NewRegistry()), AccessLog: telemetry.NewAccessLog(telemetry.NewLogger(log, nil)),
+		Metrics: telemetry.NewProxy(prometheus.NewRegistry()), AccessLog: telemetry.NewAccessLog(log),
 		AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	b.Cleanup(func() {
 		p.Close()

@@ -63,7 +63,7 @@ func newBubble(t *testing.T, says []string, change func(*table.Route)) *bubble {
 	store.Set(table.New([]*table.Route{route}))
 	b.breakers.Apply(store.Load())
 	b.proxy = New(Config{Store: store, Breakers: b.breakers, Admission: admission.New(admission.Options{}),
-		Metrics: telemetry.NewProxy(registry), AccessLog: telemetry.NewAccessLog(log), Log: log, Version: "test"})
+		Metrics: telemetry.NewProxy(registry), AccessLog: telemetry.NewAccessLog(io.Discard), Log: log, Version: "test"})
 	tr, err := b.proxy.transports.get(&route.Chain[0], route.Timeouts.Connect)
 	if err != nil {
 		t.Fatal(err)

@@ -241,7 +241,7 @@ func newRig(t *testing.T, route *table.Route, change ...func(*proxy.Config)) *ri
 	r.store.Set(table.New([]*table.Route{route}))
 	log := telemetry.NewLogger(r.log, slog.LevelDebug)
 	cfg := proxy.Config{Store: r.store, Breakers: r.breakers, Admission: admission.New(admission.Options{}), Metrics: telemetry.NewProxy(r.metrics),
-		AccessLog: telemetry.NewAccessLog(log), Log: log, AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Version: "test"}
+		AccessLog: telemetry.NewAccessLog(r.log), Log: log, AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Version: "test"}
 	for _, f := range change {
 		f(&cfg)
 	}

@@ -211,7 +211,7 @@ func TestAccessLineHoldsWhatIsKnown(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
-			telemetry.NewAccessLog(telemetry.NewLogger(&out, nil)).Write(at, &tc.access)
+			telemetry.NewAccessLog(&out).Write(at, &tc.access)
 			if diff := cmp.Diff(tc.want, out.String()); diff != "" {
 				t.Errorf("line (-want +got):\n%s", diff)
 			}

@@ -50,7 +50,7 @@ func open(g gate) *door {
 	log := telemetry.NewLogger(&logs, everything)
 	p := proxy.New(proxy.Config{
 		Store: store, Breakers: breaker.New(breaker.Options{}), Admission: admission.New(admission.Options{}),
-		Metrics: telemetry.NewProxy(prometheus.NewRegistry()), AccessLog: telemetry.NewAccessLog(log), Log: log,
+		Metrics: telemetry.NewProxy(prometheus.NewRegistry()), AccessLog: telemetry.NewAccessLog(&logs), Log: log,
 		Authorize: g, AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 	})
 	DeferCleanup(p.Close)
