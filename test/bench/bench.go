@@ -30,6 +30,7 @@ var parts = []part{
 	{"leaving", false, (*bench).leaving},
 	{"failover", false, (*bench).failover},
 	{"opened", false, (*bench).opened},
+	{"reload", false, (*bench).reload},
 }
 
 func partNames() []string {

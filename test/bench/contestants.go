@@ -92,7 +92,7 @@ func (ar *arena) enter(ctx context.Context, name string) (p *process, stop func(
 	case goBase:
 		p, err = start(ctx, ar.dir, name, addr, ar.self, "serve-base", addr, ar.a.addr)
 	case ours:
-		p, err = ar.startOurs(ctx, addr)
+		p, err = ar.startOurs(ctx, addr, ar.manifests())
 	}
 	if err != nil {
 		return nil, nil, err
@@ -100,13 +100,13 @@ func (ar *arena) enter(ctx context.Context, name string) (p *process, stop func(
 	return p, p.stop, nil
 }
 
-// startOurs starts the proxy with everything on: the routes of writeManifests, metrics, the access log.
-func (ar *arena) startOurs(ctx context.Context, addr string) (*process, error) {
+// startOurs starts the proxy with everything on: the routes of a folder, metrics, the access log.
+func (ar *arena) startOurs(ctx context.Context, addr, manifests string) (*process, error) {
 	admin, err := freeAddr()
 	if err != nil {
 		return nil, err
 	}
-	p, err := start(ctx, ar.dir, ours, addr, ar.proxy, "--manifests", ar.manifests(), "--listen", addr, "--admin-listen", admin,
+	p, err := start(ctx, ar.dir, ours, addr, ar.proxy, "--manifests", manifests, "--listen", addr, "--admin-listen", admin,
 		"--access-log", filepath.Join(ar.dir, "access.log"), "--drain-delay", "0s", "--drain-timeout", "1s")
 	if err != nil {
 		return nil, err
