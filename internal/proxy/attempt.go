@@ -174,7 +174,7 @@ const joinUpTo = 64 << 10
 func newRequest(ctx context.Context, target *url.URL, header http.Header, body openai.Body) *http.Request {
 	reader, size := body.Reader(), body.Len()
 	if size <= joinUpTo {
-		joined, err := readAll(reader, size, size, nil)
+		joined, err := readAll(reader, size, size, doubled, nil)
 		if err == nil {
 			reader = io.NopCloser(bytes.NewReader(joined))
 		}

@@ -325,7 +325,8 @@ func TestRateLimit(t *testing.T) {
 	route := newRoute(u)
 	route.RateLimit = table.RateLimit{Requests: 1, Per: time.Hour, Burst: 1}
 	r := newRig(t, route)
-	if got := r.post(unary); got.status != 200 || got.header.Get("X-Ratelimit-Limit-Requests") != "1" || got.header.Get("X-Ratelimit-Remaining-Requests") != "0" {
+	if got := r.post(unary); got.status != 200 || got.header.Get("X-Ratelimit-Limit-Requests") != "1" || got.header.Get("X-Ratelimit-Remaining-Requests") != "0" ||
+		got.header.Get("X-Ratelimit-Reset-Requests") == "" {
 		t.Errorf("answer %+v", got)
 	}
 	if got := toldBy(t, r.post(`{"model":"ns/unknown"}`)); got.Status != 404 {

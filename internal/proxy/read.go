@@ -21,6 +21,9 @@ const (
 	// believed is how much room a body gets because it says that it is so long. More comes as it does: else a few callers
 	// that only announce bodies could spend the budget of all.
 	believed = 256 << 10
+	// doubled and sized are how many times a buffer becomes larger: one that may be done with the next byte, and one whose
+	// end is known.
+	doubled, sized = 2, 8
 )
 
 // overloadedRetry is when a caller may try again that found the budget for bodies spent.
@@ -58,28 +61,28 @@ func (p *Proxy) readBody(r *http.Request, l *lease) ([]byte, error) {
 		return nil, err
 	}
 	defer closeBody()
-	size, limit := int64(firstRead), p.cfg.MaxBody
+	size, limit, times := int64(firstRead), p.cfg.MaxBody, int64(doubled)
 	if declared := r.ContentLength; body == io.Reader(r.Body) && declared >= 0 {
 		if declared > limit {
 			return nil, errBodyTooLarge
 		}
-		size, limit = min(declared, believed), declared
+		size, limit, times = min(declared, believed), declared, sized
 	}
-	return readAll(body, min(size, limit), limit, l)
+	return readAll(body, min(size, limit), limit, times, l)
 }
 
-// readAll reads to the end, growing from size up to limit; the lease grows with it.
-func readAll(body io.Reader, size, limit int64, l *lease) ([]byte, error) {
+// readAll reads to the end, growing from size up to limit, so many times at a time; the lease grows with it.
+func readAll(body io.Reader, size, limit, times int64, l *lease) ([]byte, error) {
 	// One byte more than expected: the end of the body has to be seen, and without a copy.
 	buf, err := grown(nil, size+1, l)
 	if err != nil {
 		return nil, err
 	}
-	return readOn(buf, body, limit, l)
+	return readOn(buf, body, limit, times, l)
 }
 
 // readOn is readAll that goes on behind what buf holds.
-func readOn(buf []byte, body io.Reader, limit int64, l *lease) ([]byte, error) {
+func readOn(buf []byte, body io.Reader, limit, times int64, l *lease) ([]byte, error) {
 	var err error
 	for err == nil {
 		var n int
@@ -89,7 +92,7 @@ func readOn(buf []byte, body io.Reader, limit int64, l *lease) ([]byte, error) {
 			return buf, errBodyTooLarge
 		}
 		if err == nil && len(buf) == cap(buf) {
-			buf, err = grown(buf, min(2*int64(cap(buf)), limit+1), l)
+			buf, err = grown(buf, min(times*int64(cap(buf)), limit+1), l)
 		}
 	}
 	if errors.Is(err, io.EOF) {

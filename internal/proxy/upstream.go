@@ -138,7 +138,7 @@ func (u *upstream) errorBody() []byte {
 		return nil
 	}
 	defer closeBody()
-	data, _ := readAll(io.LimitReader(body, errorBodyLimit), firstRead, errorBodyLimit, nil)
+	data, _ := readAll(io.LimitReader(body, errorBodyLimit), firstRead, errorBodyLimit, doubled, nil)
 	return data
 }
 
@@ -178,7 +178,7 @@ func (u *upstream) readWhole(prefix []byte, err error, body io.Reader, limit int
 	if size > int64(cap(prefix)) {
 		prefix = append(make([]byte, 0, size), prefix...)
 	}
-	data, err := readOn(prefix, body, limit, u.lease)
+	data, err := readOn(prefix, body, limit, doubled, u.lease)
 	if errors.Is(err, errBodyTooLarge) {
 		err = errAnswerTooLarge
 	}
