@@ -106,11 +106,10 @@ func TestCallerThatStopsReadingIsDropped(t *testing.T) {
 				server, client = secondServer(t, r)
 			}
 			resp, err := client.Post(server.URL+chatPath, "application/json", strings.NewReader(streamed))
-			if err != nil {
-				t.Fatal(err)
-			}
 			waitFor(t, func() bool { return strings.Contains(r.log.String(), `"code":499`) })
-			_ = resp.Body.Close()
+			if err == nil { // on a busy machine the end may overtake the header within the client
+				_ = resp.Body.Close()
+			}
 		})
 	}
 }
