@@ -81,7 +81,7 @@ func (a *Access) appendLine(b []byte, now time.Time) []byte {
 	b = appendInt(b, `,"bytes_in":`, a.BytesIn)
 	b = appendInt(b, `,"bytes_out":`, a.BytesOut)
 	for _, text := range [...]struct{ key, value string }{
-		{`,"backend":`, a.Backend}, {`,"reason":`, a.Reason}, {`,"error":`, a.Error}, {`,"cause":`, a.Cause},
+		{`,"caller":`, a.Caller}, {`,"backend":`, a.Backend}, {`,"reason":`, a.Reason}, {`,"error":`, a.Error}, {`,"cause":`, a.Cause},
 		{`,"hint":`, a.Hint}, {`,"hint_applied":`, a.HintApplied}, {`,"trace_id":`, a.TraceID},
 	} {
 		if text.value != "" {

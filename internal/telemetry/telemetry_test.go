@@ -198,10 +198,10 @@ func TestAccessLineHoldsWhatIsKnown(t *testing.T) {
 		want   string
 	}{
 		"an answered request": {
-			access: telemetry.Access{RequestID: "r1", Route: "ns/m", Endpoint: "chat_completions", Stream: true, Code: 200, Backend: "hosted",
+			access: telemetry.Access{RequestID: "r1", Route: "ns/m", Endpoint: "chat_completions", Stream: true, Code: 200, Caller: "ann \"<&>", Backend: "hosted",
 				Attempts: 2, Reason: "saturated", TTFT: 1500 * time.Microsecond, Duration: 2 * time.Millisecond, BytesIn: 10, BytesOut: 20,
 				Prompt: 3, Completed: 4, Hint: "tower", HintApplied: "applied"},
-			want: `{"time":"1970-01-01T00:00:00Z","level":"INFO","msg":"request","id":"r1","route":"ns/m","endpoint":"chat_completions","stream":true,"code":200,"attempts":2,"duration_us":2000,"bytes_in":10,"bytes_out":20,"backend":"hosted","reason":"saturated","hint":"tower","hint_applied":"applied","ttft_us":1500,"prompt_tokens":3,"completion_tokens":4}` + "\n",
+			want: `{"time":"1970-01-01T00:00:00Z","level":"INFO","msg":"request","id":"r1","route":"ns/m","endpoint":"chat_completions","stream":true,"code":200,"attempts":2,"duration_us":2000,"bytes_in":10,"bytes_out":20,"caller":"ann \"<&>","backend":"hosted","reason":"saturated","hint":"tower","hint_applied":"applied","ttft_us":1500,"prompt_tokens":3,"completion_tokens":4}` + "\n",
 		},
 		"a refused request": {
 			access: telemetry.Access{RequestID: "r2", Endpoint: "embeddings", Code: 404, Error: "model_not_found"},
