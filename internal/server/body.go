@@ -24,7 +24,6 @@ func dropSlowBodies(next http.Handler, stall time.Duration) http.Handler {
 			return
 		}
 		guard := &guardedBody{body: r.Body, conn: http.NewResponseController(w), stall: stall, began: time.Now()}
-		guard.arm()
 		// A body that the handler left unread is drained by net/http, and that must end too.
 		defer guard.arm()
 		r.Body = guard
