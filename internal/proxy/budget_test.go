@@ -116,7 +116,7 @@ func (b *bubble) ask(ctx context.Context, stream bool, header ...string) (*httpt
 	w, began := httptest.NewRecorder(), time.Now()
 	func() {
 		defer func() {
-			if fault := recover(); fault != nil && fault != http.ErrAbortHandler { // how a handler cuts the connection of one who left
+			if fault := recover(); fault != nil && fault != http.ErrAbortHandler { //nolint:errorlint // the value itself is how a handler cuts the connection of one who left
 				panic(fault)
 			}
 		}()
