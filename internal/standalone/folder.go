@@ -140,7 +140,7 @@ func (is *file) keep(before []Object) {
 	slices.SortStableFunc(is.objects, func(a, b Object) int { return cmp.Compare(a.Line, b.Line) })
 	if kept > 0 {
 		is.messages = append(is.messages, Message{File: is.name, Text: fmt.Sprintf(
-			"While the file cannot be read whole, %d objects that it held before stay in force.", kept)})
+			"While the file cannot be read whole, what it held before and no longer says stays in force; objects: %d.", kept)})
 	}
 }
 

@@ -145,7 +145,7 @@ func TestRunKeepsWhatABrokenFileSaidBefore(t *testing.T) {
 	// The first document is broken, the second changed: the first stays, the second is updated.
 	write(t, file, "apiVersion: [\n---\n"+route("two", "m3")+"---\n"+goodSecret)
 	r.waitFor("m1", "m3")
-	for _, want := range []string{"a.yaml:1: The document is not valid YAML", "1 objects that it held before stay in force"} {
+	for _, want := range []string{"a.yaml:1: The document is not valid YAML", "what it held before and no longer says stays in force; objects: 1."} {
 		if !strings.Contains(r.log.String(), want) {
 			t.Errorf("the log does not say %q:\n%s", want, r.log)
 		}
