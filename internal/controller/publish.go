@@ -140,6 +140,15 @@ func (p *publisher) noticed(index int, version string) {
 	p.wake.raise()
 }
 
+// doubtAll has every shard looked at again.
+func (p *publisher) doubtAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range table.Shards {
+		p.seen[i] = true
+	}
+}
+
 // review looks again at the shards that somebody else changed or deleted.
 func (p *publisher) review(ctx context.Context) error {
 	p.mu.Lock()
@@ -243,6 +252,9 @@ func (p *publisher) write(ctx context.Context, index int, shard *compiler.Encode
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
 			if err := p.load(ctx, index); err != nil {
 				return err
+			}
+			if apierrors.IsNotFound(err) {
+				p.doubtAll() // nobody told us that it is gone, so others may be, too
 			}
 		}
 		return fmt.Errorf("write shard %s: %s", table.ShardName(index), reasonOf(err))

@@ -32,6 +32,7 @@ type client struct {
 	spillway  rest.Interface // ProxyReports
 	params    runtime.ParameterCodec
 	transport *http.Transport
+	gate      *gate
 }
 
 // newClient builds the clients. It does not talk to the server.
@@ -46,7 +47,7 @@ func newClient(cfg *rest.Config, clk clock.WithTicker, log *slog.Logger) (*clien
 	cfg.QPS = -1 // 33 watches and a write per second at most: the default limit would only stagger the start
 	cfg.WarningHandler = rest.NoWarnings{}
 
-	transport, wrapped, err := newTransport(cfg, clk, log)
+	gate, transport, wrapped, err := newTransport(cfg, clk, log)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
@@ -59,7 +60,7 @@ func newClient(cfg *rest.Config, clk clock.WithTicker, log *slog.Logger) (*clien
 	if err != nil {
 		return nil, err
 	}
-	return &client{core: core, spillway: spillway, params: runtime.NewParameterCodec(scheme), transport: transport}, nil
+	return &client{core: core, spillway: spillway, params: runtime.NewParameterCodec(scheme), transport: transport, gate: gate}, nil
 }
 
 func newRESTClient(cfg *rest.Config, hc *http.Client, path string, gv schema.GroupVersion, contentType string) (rest.Interface, error) {
@@ -76,10 +77,10 @@ func newRESTClient(cfg *rest.Config, hc *http.Client, path string, gv schema.Gro
 
 // newTransport is client-go's transport with health checks that notice a dead server within seconds, and a gate in front
 // that keeps 33 watches from hammering one that is down.
-func newTransport(cfg *rest.Config, clk clock.WithTicker, log *slog.Logger) (*http.Transport, http.RoundTripper, error) {
+func newTransport(cfg *rest.Config, clk clock.WithTicker, log *slog.Logger) (*gate, *http.Transport, http.RoundTripper, error) {
 	tlsConfig, err := rest.TLSConfigFor(cfg)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	proxy := cfg.Proxy
 	if proxy == nil {
@@ -94,11 +95,12 @@ func newTransport(cfg *rest.Config, clk clock.WithTicker, log *slog.Logger) (*ht
 		HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 		IdleConnTimeout:     90 * time.Second,
 	}
-	wrapped, err := rest.HTTPWrappersForConfig(cfg, newGate(transport, clk, log))
+	gate := newGate(transport, clk, log)
+	wrapped, err := rest.HTTPWrappersForConfig(cfg, gate)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return transport, wrapped, nil
+	return gate, transport, wrapped, nil
 }
 
 // close drops the idle connections; to be called when no request is running any more.

@@ -111,7 +111,7 @@ func (f *Fleet) Run(ctx context.Context) {
 	f.peers.announce()
 	reportSource := &source{
 		client: f.client.spillway, params: f.client.params, resource: reports, namespace: f.cfg.Namespace,
-		clock: f.cfg.Clock, refusals: &refusals{what: "proxy reports", log: f.cfg.Log},
+		clock: f.cfg.Clock, refusals: &refusals{what: "proxy reports", log: f.cfg.Log}, outages: f.client.gate.ended,
 	}
 	var running sync.WaitGroup
 	running.Go(func() { f.tables.run(ctx, f.client, f.cfg.Namespace) })

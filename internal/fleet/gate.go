@@ -24,6 +24,14 @@ type gate struct {
 	opened   chan struct{} // closed when the server answers; nil while it does
 	nextTry  time.Time
 	downFrom time.Time
+	outages  int // that are over
+}
+
+// ended is how many outages are over.
+func (g *gate) ended() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.outages
 }
 
 func newGate(next http.RoundTripper, clk clock.WithTicker, log *slog.Logger) *gate {
@@ -76,6 +84,7 @@ func (g *gate) up() {
 	}
 	close(g.opened)
 	g.opened = nil
+	g.outages++
 	g.log.Info("the API server answers again", "away", g.clock.Since(g.downFrom).Round(time.Millisecond).String())
 }
 

@@ -30,7 +30,7 @@ func (t *tables) run(ctx context.Context, c *client, namespace string) {
 		name := table.ShardName(index)
 		src := &source{
 			client: c.core, params: c.params, resource: "secrets",
-			namespace: namespace, name: name, clock: t.clock, refusals: refused,
+			namespace: namespace, name: name, clock: t.clock, refusals: refused, outages: c.gate.ended,
 		}
 		sink := &shardSink{tables: t, index: index, name: name}
 		watches.Go(func() { src.run(ctx, &corev1.Secret{}, sink) })

@@ -49,9 +49,13 @@ type source struct {
 	clock     clock.WithTicker
 	// refusals is shared by the watches that one permission allows.
 	refusals *refusals
+	// outages tells how many times the server has come back (gate.ended). What was read before the last time is read anew: a server
+	// that has lost its data counts its versions from the start, and a watch from one of its future would be silent.
+	outages func() int
 	// These belong to the reflector's goroutine.
-	pause time.Duration // after the last refusal; 0: there was none
-	told  bool
+	readAt int           // outages when all was read
+	pause  time.Duration // after the last refusal; 0: there was none
+	told   bool
 }
 
 // refusals says once that the server refuses watches, and once that it does so no longer, however many there are.
@@ -92,11 +96,21 @@ func (s *source) run(ctx context.Context, example runtime.Object, sink cache.Ref
 func (s *source) listWatch() *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			outages := s.outages()
 			list, err := s.request(&opts).Do(ctx).Get()
+			if err == nil {
+				s.readAt = outages
+			}
 			return list, s.settle(ctx, err)
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 			opts.Watch = true
+			switch outages := s.outages(); {
+			case opts.SendInitialEvents != nil && *opts.SendInitialEvents:
+				s.readAt = outages // a list in the form of a watch
+			case outages != s.readAt:
+				return nil, apierrors.NewResourceExpired("the API server was away; all is read anew")
+			}
 			w, err := s.request(&opts).Watch(ctx)
 			return w, s.settle(ctx, err)
 		},
