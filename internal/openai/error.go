@@ -111,7 +111,8 @@ func AppendErrorEvent(dst []byte, ep Endpoint, body []byte) []byte {
 	return sse.AppendEvent(dst, "error", body)
 }
 
-// WriteError answers with the error: Content-Type, Content-Length, Retry-After where it is set, status and envelope.
+// WriteError answers with the error: Content-Type, Content-Length, Retry-After where it is set, status and envelope; a 401
+// names the scheme that it asks for, as HTTP wants it.
 // It returns the status. Other headers are the caller's.
 func WriteError(w http.ResponseWriter, e *Error) int {
 	body := e.AppendJSON(nil)
@@ -122,6 +123,9 @@ func WriteError(w http.ResponseWriter, e *Error) int {
 		h.Set("Retry-After", RetryAfterSeconds(e.RetryAfter))
 	}
 	status := e.HTTPStatus()
+	if status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", "Bearer")
+	}
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // a caller that has left needs no answer
 	return status

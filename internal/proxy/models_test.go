@@ -72,6 +72,9 @@ func TestModelsAreShownToThoseWhoMayUseThem(t *testing.T) {
 			if got.status != tc.wantStatus || !strings.Contains(got.body, tc.wantBody) || got.header.Get("X-Request-Id") != "mine" {
 				t.Errorf("%d %s, header %v", got.status, got.body, got.header)
 			}
+			if asks := got.header.Get("WWW-Authenticate") == "Bearer"; asks != (tc.wantStatus == http.StatusUnauthorized) {
+				t.Errorf("status %d asks for %q", got.status, got.header.Get("WWW-Authenticate"))
+			}
 			waitFor(t, func() bool { return strings.Contains(r.log.String(), `"id":"mine"`) })
 			for part := range strings.SplitSeq(tc.wantLine, "|") {
 				if !strings.Contains(r.log.String(), part) {
