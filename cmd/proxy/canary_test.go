@@ -123,6 +123,12 @@ func TestNothingSecretLeavesTheProgram(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	keys := t.TempDir()
+	for name, key := range map[string]string{"ann": "canary-caller-key", "short": "canary-bad", "binary": "canary-caller-\xff\x00-key"} {
+		if err := os.WriteFile(filepath.Join(keys, name), []byte(key), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	write("routes.yaml", fmt.Sprintf(canaryRoutes, base64.StdEncoding.EncodeToString([]byte("canary-backend-key")), backend.URL))
 
 	ctx, terminate := context.WithCancel(context.Background())
@@ -131,7 +137,7 @@ func TestNothingSecretLeavesTheProgram(t *testing.T) {
 	exit := make(chan int, 1)
 	go func() {
 		exit <- run(ctx, []string{"--manifests", dir, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--drain-delay", "0s",
-			"--log-level", "DEBUG"}, &stdout, &stderr)
+			"--log-level", "DEBUG", "--caller-auth", "keys", "--caller-keys-dir", keys}, &stdout, &stderr)
 	}()
 	var at listening
 	until(t, "the addresses", func() bool {
@@ -144,14 +150,22 @@ func TestNothingSecretLeavesTheProgram(t *testing.T) {
 	until(t, "readiness", func() bool { return fetch(t, client, "http://"+at.Admin+"/readyz") == "ok\n" })
 
 	var errors strings.Builder
-	for _, model := range []string{"ns/good", "ns/forbidden", "ns/nowhere", "ns/canary-model"} {
-		status, body := askForCanary(t, client, at.Data, model)
+	const strange = "canary-\xff\xfe-model"
+	for _, model := range []string{"ns/good", "ns/forbidden", "ns/nowhere", "ns/canary-model", strange} {
+		status, body := askForCanary(t, client, at.Data, model, "canary-caller-key")
 		if (model == "ns/good") != (status == http.StatusOK) {
 			t.Errorf("%s was answered %d: %s", model, status, body)
 		}
 		if status != http.StatusOK && model != "ns/canary-model" { // it may read its own word
 			errors.WriteString(body)
 		}
+	}
+	for _, key := range []string{"canary-unknown-key", "canary-\xff-key", strings.Repeat("canary-", 4000)} {
+		status, body := askForCanary(t, client, at.Data, "ns/good", key)
+		if status != http.StatusUnauthorized {
+			t.Errorf("a key that is none was answered %d: %s", status, body)
+		}
+		errors.WriteString(body)
 	}
 	for name, text := range badManifests {
 		write(name, text)
@@ -163,7 +177,7 @@ func TestNothingSecretLeavesTheProgram(t *testing.T) {
 	if code := <-exit; code != exitOK {
 		t.Errorf("exit code = %d", code)
 	}
-	if !strings.Contains(spans.String(), "spillway-proxy") || strings.Count(stdout.String(), "trace_id") != 4 {
+	if !strings.Contains(spans.String(), "spillway-proxy") || strings.Count(stdout.String(), "trace_id") != 8 {
 		t.Errorf("spans were not flushed (%d bytes), or the access log is not whole: %s", len(spans.String()), stdout.String())
 	}
 	for where, text := range map[string]string{"standard output": stdout.String(), "standard error": stderr.String(), "metrics": metrics,
@@ -177,14 +191,14 @@ func TestNothingSecretLeavesTheProgram(t *testing.T) {
 	}
 }
 
-func askForCanary(t *testing.T, client *http.Client, addr, model string) (status int, body string) {
+func askForCanary(t *testing.T, client *http.Client, addr, model, key string) (status int, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/v1/chat/completions?key=canary-query",
 		strings.NewReader(`{"model":"`+model+`","messages":[{"role":"user","content":"canary-prompt"}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer canary-caller-key")
+	req.Header.Set("Authorization", "Bearer "+key)
 	req.Header.Set("X-Custom", "canary-header")
 	resp, err := client.Do(req)
 	if err != nil {
