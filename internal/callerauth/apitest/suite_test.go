@@ -84,7 +84,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(verbosity.Set("20")).To(Succeed())
 	SetDefaultEventuallyTimeout(patience)
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
-	environment = &envtest.Environment{ControlPlaneStartTimeout: 2 * patience, ControlPlaneStopTimeout: 2 * patience}
+	environment = &envtest.Environment{CRDDirectoryPaths: []string{filepath.Join("..", "..", "..", "config", "crd")}, ErrorIfCRDPathMissing: true,
+		ControlPlaneStartTimeout: 2 * patience, ControlPlaneStopTimeout: 2 * patience}
 	// A folder of our own for the certificates lets the API server stop and come back as the same one.
 	apiServer := environment.ControlPlane.GetAPIServer()
 	apiServer.CertDir = GinkgoT().TempDir()
@@ -98,7 +99,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	accounts, err = kubernetes.NewForConfig(config)
 	Expect(err).NotTo(HaveOccurred())
 
-	for _, file := range []string{"rbac/namespace.yaml", "rbac/proxy.yaml", "rbac/people.yaml",
+	for _, file := range []string{"rbac/namespace.yaml", "rbac/proxy.yaml", "rbac/proxy_role.yaml", "rbac/people.yaml",
 		"caller-auth/roles/role.yaml", "caller-auth/kubernetes/binding.yaml", "caller-auth/keys/binding.yaml"} {
 		apply(ctx, file)
 	}
