@@ -8,6 +8,10 @@ import (
 
 var responses = newResponses()
 
+// responseFailed is how the dialect ends what it cannot finish.
+var responseFailed = typed("response.failed", `"response":`+strings.Replace(response("failed", ""), `"error":null`,
+	`"error":{"code":"server_error","message":"the model crashed"}`, 1))
+
 func newResponses() *dialect {
 	textItem := textOutput("completed", `[`+textPart(textTold)+`]`)
 	d := &dialect{

@@ -14,6 +14,8 @@ type scenario struct {
 	early bool
 	// idle is how long a stream may be silent after its first token.
 	idle string
+	// budget is the request's whole time.
+	budget string
 	// form of the heartbeats; empty: one run with each form that the client reads.
 	form string
 	// model is asked for in place of the route's.
@@ -57,6 +59,9 @@ var retrying = []string{
 // chatClients names the clients that speak chat completions.
 var chatClients = []string{openaiGo, openaiGoOld, openaiNode, aiNode, langchainNode}
 
+// responsesClients names the clients that speak the responses dialect.
+var responsesClients = []string{openaiGoResponses, openaiGoOldResponses, openaiNodeResponses}
+
 // answered are the scenarios in which nobody may notice that there is a proxy.
 var answered = map[string]scenario{
 	"an answer":                     {chain: []script{whole}, direct: whole},
@@ -80,6 +85,9 @@ var answered = map[string]scenario{
 	},
 	"a second backend streams because the first has an error in its stream": {
 		stream: true, early: true, chain: []script{crashesEarly, streamsSlowly}, direct: streams,
+	},
+	"a second backend streams because the first says that its response failed": {
+		stream: true, early: true, only: responsesClients, chain: []script{failsEarly, streamsSlowly}, direct: streams,
 	},
 	"a client that retries when it is told to": {
 		retries: 2, requests: 2, chain: []script{busyOnce(whole)}, direct: whole, only: retrying,
@@ -141,6 +149,12 @@ var broken = map[string]scenario{
 	},
 	"a backend that goes silent behind its tokens": {
 		stream: true, early: true, idle: "1500ms", chain: []script{stops}, text: textTold, want: &exception{says: "stream_idle"},
+	},
+	"a backend that is not done when the request's time is over": {
+		stream: true, early: true, budget: "6s", chain: []script{stops}, text: textTold, want: &exception{says: "request_deadline_exceeded"},
+	},
+	"a backend that says behind its tokens that its response failed": {
+		stream: true, early: true, only: responsesClients, chain: []script{failsLate}, text: textTold, want: &exception{says: "stream_failed"},
 	},
 	"a backend that breaks when the status line is out": {
 		stream: true, early: true, chain: []script{rejectsLate(http.StatusInternalServerError)}, want: &exception{says: "upstream_error"},

@@ -88,6 +88,18 @@ func crashesEarly(c *call) {
 	c.send(c.dialect.errorEvent)
 }
 
+// failsEarly and failsLate end a response with its own word for that, before and behind the text.
+func failsEarly(c *call) {
+	c.open()
+	c.send(c.dialect.prelude...)
+	c.send(responseFailed)
+}
+
+func failsLate(c *call) {
+	c.textSlowly()
+	c.send(responseFailed)
+}
+
 // textSlowly streams the text without a finish, with a heartbeat at its end.
 func (c *call) textSlowly() {
 	c.open()

@@ -120,12 +120,15 @@ func (tr *trial) route(up *upstream) string {
 		}
 		chain.WriteString("}\n")
 	}
-	commitAfter, idle := "1h", "1h"
+	commitAfter, idle, budget := "1h", "1h", "0s"
 	if tr.early {
 		commitAfter = "0s"
 	}
 	if tr.idle != "" {
 		idle = tr.idle
+	}
+	if tr.budget != "" {
+		budget = tr.budget
 	}
 	return fmt.Sprintf(`apiVersion: spillway.dev/v1alpha1
 kind: LLMRoute
@@ -134,11 +137,11 @@ spec:
   chain:
 %s  saturation: {slowAfter: 0s}
   recovery: {probe: Request}
-  timeouts: {idle: %s}
+  timeouts: {idle: %s, request: %s}
   heartbeat: {interval: 1s, commitAfter: %s, form: %s}
   rateLimit: {requests: 0}
 ---
-`, tr.id, chain.String(), idle, commitAfter, tr.form)
+`, tr.id, chain.String(), idle, budget, commitAfter, tr.form)
 }
 
 // jobs sets the backends up and returns what the client is asked: once through the proxy, once without.
