@@ -76,7 +76,7 @@ func (c *compilation) changedFrom(was *compilation) (routes, pins []types.Namesp
 	if was == nil {
 		was = &compilation{shards: &compiler.ShardSet{}}
 	}
-	concerned := map[string]bool{}
+	concerned := c.namespacesThatLost(was)
 	for shard, keys := range c.byShard {
 		same := c.shards[shard].Revision == was.shards[shard].Revision
 		for _, key := range keys {
@@ -87,17 +87,23 @@ func (c *compilation) changedFrom(was *compilation) (routes, pins []types.Namesp
 			concerned[key.Namespace] = true
 		}
 	}
-	for key := range was.Routes {
-		if c.Routes[key] == nil {
-			concerned[key.Namespace] = true
-		}
-	}
 	for key, v := range c.Pins {
 		if concerned[key.Namespace] || !samePin(v, was.Pins[key]) {
 			pins = append(pins, key)
 		}
 	}
 	return routes, pins
+}
+
+// namespacesThatLost are those of the routes that were in an earlier compilation and are not in c.
+func (c *compilation) namespacesThatLost(was *compilation) map[string]bool {
+	lost := map[string]bool{}
+	for key := range was.Routes {
+		if c.Routes[key] == nil {
+			lost[key.Namespace] = true
+		}
+	}
+	return lost
 }
 
 func sameRoute(a, b *compiler.RouteVerdict) bool { return a == b || reflect.DeepEqual(a, b) }

@@ -165,37 +165,49 @@ func skewOf(crd map[string]any, kind reflect.Type) (skew, error) {
 
 // compare walks a type and a schema side by side.
 func (s *skew) compare(at string, kind reflect.Type, schema map[string]any) {
+	kind, schema = element(kind, schema)
+	if kind.Kind() != reflect.Struct || !strings.HasPrefix(kind.PkgPath(), reflect.TypeFor[v1alpha1.LLMRoute]().PkgPath()) {
+		return // a scalar, or a type of Kubernetes, which does not change with us
+	}
+	properties, _ := schema["properties"].(map[string]any)
+	fields := fieldsOf(kind)
+	for name, of := range fields {
+		path := strings.TrimPrefix(at+"."+name, ".")
+		if property, served := properties[name].(map[string]any); served {
+			s.compare(path, of, property)
+		} else {
+			s.missing = append(s.missing, path)
+		}
+	}
+	for name := range properties {
+		if _, known := fields[name]; !known && (at != "" || !slices.Contains(ofEveryObject, name)) {
+			s.unknown = append(s.unknown, strings.TrimPrefix(at+"."+name, "."))
+		}
+	}
+}
+
+// ofEveryObject are the fields that Kubernetes knows itself.
+var ofEveryObject = []string{"apiVersion", "kind", "metadata"}
+
+// element returns what a type and its schema are a pointer to, or a list of.
+func element(kind reflect.Type, schema map[string]any) (reflect.Type, map[string]any) {
 	for kind.Kind() == reflect.Pointer || kind.Kind() == reflect.Slice {
 		if kind.Kind() == reflect.Slice {
 			schema, _ = schema["items"].(map[string]any)
 		}
 		kind = kind.Elem()
 	}
-	if kind.Kind() != reflect.Struct || !strings.HasPrefix(kind.PkgPath(), reflect.TypeFor[v1alpha1.LLMRoute]().PkgPath()) {
-		return // a scalar, or a type of Kubernetes, which does not change with us
-	}
-	properties, _ := schema["properties"].(map[string]any)
-	known := map[string]bool{}
-	if at == "" {
-		known = map[string]bool{"apiVersion": true, "kind": true, "metadata": true}
-	}
+	return kind, schema
+}
+
+// fieldsOf returns the types of the fields of a struct by their name in JSON.
+func fieldsOf(kind reflect.Type) map[string]reflect.Type {
+	fields := map[string]reflect.Type{}
 	for i := range kind.NumField() {
 		name, _, _ := strings.Cut(kind.Field(i).Tag.Get("json"), ",")
-		if name == "" || name == "-" || name == "metadata" {
-			continue
-		}
-		known[name] = true
-		path := strings.TrimPrefix(at+"."+name, ".")
-		property, served := properties[name].(map[string]any)
-		if !served {
-			s.missing = append(s.missing, path)
-			continue
-		}
-		s.compare(path, kind.Field(i).Type, property)
-	}
-	for name := range properties {
-		if !known[name] {
-			s.unknown = append(s.unknown, strings.TrimPrefix(at+"."+name, "."))
+		if name != "" && name != "-" && name != "metadata" {
+			fields[name] = kind.Field(i).Type
 		}
 	}
+	return fields
 }

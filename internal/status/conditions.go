@@ -67,7 +67,7 @@ func storable(stored []metav1.Condition, ours []v1alpha1.ConditionType, now time
 	for _, c := range stored {
 		mine := slices.Contains(ours, v1alpha1.ConditionType(c.Type))
 		switch {
-		case c.Type == "" || c.Reason == "" || c.LastTransitionTime.IsZero() || !isStatus(c.Status):
+		case !isWhole(&c):
 		case mine && c.LastTransitionTime.After(now.Add(clockSkew)):
 		case !mine && room == 0:
 		default:
@@ -80,8 +80,10 @@ func storable(stored []metav1.Condition, ours []v1alpha1.ConditionType, now time
 	return kept
 }
 
-func isStatus(s metav1.ConditionStatus) bool {
-	return s == metav1.ConditionTrue || s == metav1.ConditionFalse || s == metav1.ConditionUnknown
+// isWhole says whether the schema takes a condition.
+func isWhole(c *metav1.Condition) bool {
+	known := c.Status == metav1.ConditionTrue || c.Status == metav1.ConditionFalse || c.Status == metav1.ConditionUnknown
+	return known && c.Type != "" && c.Reason != "" && !c.LastTransitionTime.IsZero()
 }
 
 // conditionSet writes findings into a list of conditions.
