@@ -71,6 +71,7 @@ func drained(t *testing.T, cfg Config, handler func(ctx context.Context)) steps 
 	s.baseContext, s.cancelAll = context.WithCancelCause(t.Context())
 	s.data = s.newDataServer()
 	ln := newPiped()
+	s.dataLn = ln
 	var others sync.WaitGroup
 	others.Go(func() { _ = s.data.Serve(ln) })
 	conn := ln.dial()
@@ -98,21 +99,22 @@ func TestStepsOfADrainComeInTime(t *testing.T) {
 		handler func(ctx context.Context)
 		want    steps
 	}{
-		"a stream that ends by itself":        {ready, func(ctx context.Context) { wait(ctx, 20*time.Second) }, steps{delay, 20 * time.Second, 20 * time.Second}},
-		"a stream that ends before the delay": {ready, func(ctx context.Context) { wait(ctx, time.Second) }, steps{delay, time.Second, delay}},
+		"a stream that ends by itself":        {ready, func(ctx context.Context) { wait(ctx, 20*time.Second) }, steps{delay, 20 * time.Second, 20*time.Second + maxLinger}},
+		"a stream that ends before the delay": {ready, func(ctx context.Context) { wait(ctx, time.Second) }, steps{delay, time.Second, delay + maxLinger}},
 		"a stream that does not end: the timeout is counted from the beginning": {ready, func(ctx context.Context) { <-ctx.Done() },
 			steps{delay, timeout, timeout}},
 		"a handler that hears nothing": {ready, func(context.Context) { wait(context.Background(), time.Hour) },
 			steps{delay, time.Hour, timeout + forceGrace}},
 		"no delay where nobody was told to come": {func() error { return errors.New("no table") }, func(ctx context.Context) { wait(ctx, time.Second) },
-			steps{0, time.Second, time.Second}},
+			steps{0, time.Second, time.Second + maxLinger}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cfg := Config{DrainDelay: delay, DrainTimeout: timeout, Log: slog.New(slog.DiscardHandler), Ready: tc.ready}
 				got := drained(t, cfg, tc.handler)
-				got.Done = got.Done.Truncate(time.Second) // net/http looks for the last connection's end at intervals of half a second
+				// The server looks for the last request's end at short intervals, net/http for the last connection's at half a second.
+				got.StreamEnds, got.Done = got.StreamEnds.Truncate(time.Second/2), got.Done.Truncate(time.Second)
 				if diff := cmp.Diff(tc.want, got); diff != "" {
 					t.Errorf("steps (-want +got):\n%s", diff)
 				}
