@@ -146,7 +146,7 @@ fuzz: ## Fuzz every target for FUZZTIME (30s), two at a time; FUZZ=Header picks 
 	hack/fuzz.sh
 
 .PHONY: bench
-bench: build ## Measure the proxy beside nginx and a bare ReverseProxy (seven minutes) and write docs/benchmarks.md.
+bench: build ## Measure the proxy beside nginx and a bare ReverseProxy (eight minutes) and write docs/benchmarks.md.
 	$(GO) run ./test/bench
 
 .PHONY: bench-control

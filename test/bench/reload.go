@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -46,7 +47,7 @@ func (b *bench) reload(ctx context.Context) error {
 		return err
 	}
 	if read = p.loaded() - read; read == 0 {
-		return fmt.Errorf("no manifest was read again")
+		return errors.New("no manifest was read again")
 	}
 	p99 := before.Latency.Quantile(0.99)
 	b.add(keyReload, p.name, during.Latency.Quantile(1).Seconds()/p99.Seconds())
