@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 fuzztime=${FUZZTIME:-30s}
 cache=$(go env GOCACHE)/fuzz
 work=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null; wait; rm -rf "$work"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null || true; wait; rm -rf "$work"' EXIT
 
 # Which packages to build is asked of their text: a test binary of each package would take minutes.
 mapfile -t packages < <(grep -rl --include='*_test.go' '^func Fuzz' api cmd internal | xargs -n 1 dirname | sort -u)
