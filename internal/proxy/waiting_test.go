@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/spillway-dev/spillway/internal/breaker"
 	"github.com/spillway-dev/spillway/internal/table"
 )
 
@@ -130,7 +131,7 @@ func TestThoseWhoQueueLeaveAnOpenBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, []string{silence, oneToken + "data: [DONE]\n\n"}, func(r *table.Route) {
 			r.Chain[0].MaxInFlight = 1
-			r.Chain[0].Saturation.SlowAfter, r.Chain[0].Saturation.Threshold = 3*time.Second, 1
+			r.Chain[0].Saturation.SlowAfter = 10 * time.Second // the slot is held for longer than the breaker stays closed
 			r.Queue = table.Queue{Length: 8, MaxWait: time.Hour}
 		})
 		var callers sync.WaitGroup
@@ -150,12 +151,15 @@ func TestThoseWhoQueueLeaveAnOpenBreaker(t *testing.T) {
 			spilled = `{"state":"upstream_started","n":2,"backend":"b","reason":"breaker-open"}`
 		)
 		place := func(n string) string { return `{"state":"queued","backend":"a","position":` + n + "}\n" }
-		ask(time.Hour, 3*time.Second, `{"state":"attempt","n":1,"of":2,"backend":"a"}`+"\n"+
+		ask(time.Hour, 10*time.Second, `{"state":"attempt","n":1,"of":2,"backend":"a"}`+"\n"+
 			`{"state":"backend_saturated","backend":"a","failing_over":true,"code":"backend_saturated"}`+"\n"+attempt+
 			`{"state":"upstream_started","n":2,"backend":"b","reason":"saturated"}`)
 		ask(time.Second, time.Second, "") // it leaves before anything was written
 		ask(time.Hour, 3*time.Second, place("2")+place("1")+attempt+spilled)
 		ask(time.Hour, 3*time.Second, place("3")+place("2")+attempt+spilled)
+		<-time.After(3 * time.Second)
+		p, _ := b.breakers.Admit("a", "/v1/chat/completions", breaker.Normal)
+		p.Done(breaker.Result{Kind: breaker.Misconfigured})
 		callers.Wait()
 	})
 }
