@@ -28,7 +28,7 @@ const (
 )
 
 // patience bounds waits for what happens by itself. Nothing is measured by it.
-const patience = 2 * time.Minute
+const patience = 4 * time.Minute
 
 func TestMain(m *testing.M) { os.Exit(node.Run(m.Run)) }
 
@@ -36,6 +36,8 @@ func TestMain(m *testing.M) { os.Exit(node.Run(m.Run)) }
 type cluster struct {
 	node *node.Node
 	dir  string // with images, charts and the plugin
+
+	before []string // inventory before the release was installed
 }
 
 // start runs the node with every image that the suite needs.
@@ -78,7 +80,7 @@ func (c *cluster) chart(version string) string {
 // command is a program that a person would run. Its environment knows the cluster, and the plugin.
 func (c *cluster) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
-	helm := "/run/helm"
+	const helm = "/run/helm"
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.node.Kubeconfig(), "PATH="+c.dir+":"+os.Getenv("PATH"),
 		"HELM_CACHE_HOME="+helm, "HELM_CONFIG_HOME="+helm, "HELM_DATA_HOME="+helm)
 	cmd.WaitDelay = 5 * time.Second

@@ -22,8 +22,6 @@ const (
 
 // rollOut upgrades the release and restarts both Deployments again and again, under load.
 func (c *cluster) rollOut(t *testing.T) {
-	c.apply(t, readFile(t, "testdata", "steady.yaml"))
-	c.kubectl(t, "wait", "--for=condition=Ready", "llmroute/steady", "-n", routes, "--timeout", patience.String())
 	load := startLoad(t.Context(), c.service(t))
 
 	began := time.Now()
