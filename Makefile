@@ -99,8 +99,8 @@ test-chart: ## Run the chart's part of test-api: lint, golden files, a release's
 	$(WITH_HELM) $(WITH_ASSETS) $(GO) test -race -timeout 20m $(TESTFLAGS) ./test/chart
 
 .PHONY: test-e2e
-test-e2e: build ## Run the founding case with real processes, and the commands of the pages.
-	$(WITH_HELM) $(WITH_ASSETS) $(GO) test -race -count=1 -timeout 20m $(TESTFLAGS) ./test/e2e/... ./test/docs/commands
+test-e2e: build ## Run the founding case and a fleet of five with real processes, and the commands of the pages.
+	$(WITH_HELM) $(WITH_ASSETS) $(GO) test -race -count=1 -timeout 20m -p 3 $(TESTFLAGS) ./test/e2e/... ./test/fleet ./test/docs/commands
 
 .PHONY: test-alerts
 test-alerts: build ## Run the alerts' tests in promtool, and a real Prometheus on the founding case (both built once, ten minutes).

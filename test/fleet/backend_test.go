@@ -14,7 +14,7 @@ const (
 	well   = "well"   // answers
 	silent = "silent" // accepts and says nothing
 	full   = "full"   // refuses: 429
-	held   = "held"   // begins an answer and goes on until it is let go
+	held   = "held"   // begins an answer and goes on until its caller leaves
 )
 
 // backends is all backends of the suite behind one address; which one is meant, the query of its URL says.
@@ -23,14 +23,13 @@ type backends struct {
 	mu    sync.Mutex
 	modes map[string]string
 	seen  map[string]*seen
-	letGo chan struct{}
 }
 
 // seen is what a backend got.
 type seen struct{ calls, probes, inFlight int }
 
 func newBackends() *backends {
-	b := &backends{modes: map[string]string{}, seen: map[string]*seen{}, letGo: make(chan struct{})}
+	b := &backends{modes: map[string]string{}, seen: map[string]*seen{}}
 	b.Server = httptest.NewServer(b)
 	return b
 }
@@ -43,14 +42,6 @@ func (b *backends) set(name, mode string) {
 	b.modes[name] = mode
 }
 
-// release lets go of all answers that are held.
-func (b *backends) release() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	close(b.letGo)
-	b.letGo = make(chan struct{})
-}
-
 func (b *backends) of(name string) seen {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -60,7 +51,7 @@ func (b *backends) of(name string) seen {
 	return seen{}
 }
 
-func (b *backends) enter(name string, probe bool) (mode string, letGo <-chan struct{}, leave func()) {
+func (b *backends) enter(name string, probe bool) (mode string, leave func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.seen[name]
@@ -74,7 +65,7 @@ func (b *backends) enter(name string, probe bool) (mode string, letGo <-chan str
 		s.calls++
 	}
 	s.inFlight++
-	return b.modes[name], b.letGo, func() {
+	return b.modes[name], func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		s.inFlight--
@@ -85,7 +76,7 @@ func (b *backends) enter(name string, probe bool) (mode string, letGo <-chan str
 func (b *backends) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body) // who left is no matter
 	probe := strings.Contains(string(body), `"max_tokens":1`) || strings.Contains(string(body), `"max_completion_tokens":1`)
-	mode, letGo, leave := b.enter(r.URL.Query().Get("b"), probe)
+	mode, leave := b.enter(r.URL.Query().Get("b"), probe)
 	defer leave()
 	switch mode {
 	case silent:
@@ -103,10 +94,7 @@ func (b *backends) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	chunk(`"content":"ok"`, "null")
 	if mode == held {
-		select {
-		case <-letGo:
-		case <-r.Context().Done():
-		}
+		<-r.Context().Done()
 	}
 	chunk("", `"stop"`)
 	fmt.Fprint(w, "data: [DONE]\n\n")

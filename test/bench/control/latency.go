@@ -121,9 +121,17 @@ func (b *bench) open(ctx context.Context) error {
 	if err := b.settled(ctx); err != nil {
 		return err
 	}
+	return b.openings(shown)
+}
+
+// openings notes how long each opening took to be adopted, and to be shown at the time that is given for its namespace.
+func (b *bench) openings(shown map[string]time.Time) error {
 	opened, adopted, err := b.transitions()
 	if err != nil {
 		return err
+	}
+	if len(opened) != b.samples {
+		return fmt.Errorf("%d breakers opened, want %d", len(opened), b.samples)
 	}
 	var adoption, status []time.Duration
 	for namespace, at := range opened {
@@ -132,9 +140,6 @@ func (b *bench) open(ctx context.Context) error {
 		}
 		adoption = append(adoption, adopted[namespace].Sub(at))
 		status = append(status, shown[namespace].Sub(at))
-	}
-	if len(opened) != b.samples {
-		return fmt.Errorf("%d breakers opened, want %d", len(opened), b.samples)
 	}
 	b.results[keyAdoptP50], b.results[keyAdoptP99] = milliseconds(quantile(adoption, 0.5)), milliseconds(quantile(adoption, 0.99))
 	b.results[keyStatusP99] = milliseconds(quantile(status, 0.99))
