@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -55,6 +56,31 @@ func (c *cluster) uninstall(t *testing.T) {
 	})
 	NewWithT(t).Expect(c.get(t.Context(), routes, "llmroutes", ".items[*].metadata.name")).To(Equal("default steady"))
 	c.gone(t, "llmroute", "default", "-n", routes)
+}
+
+// deleteNamespace removes an operator and its routes all at once.
+func (c *cluster) deleteNamespace(t *testing.T) {
+	c.helm(t, "install", release, c.chart(current), "--wait", "--timeout", patience.String())
+	c.apply(t, strings.ReplaceAll(readFile(t, "testdata", "steady.yaml"), "namespace: "+routes, "namespace: "+namespace))
+	c.kubectl(t, "wait", "--for=condition=Accepted", "llmroute/steady", "-n", namespace, "--timeout", patience.String())
+	began := time.Now()
+	c.kubectl(t, "delete", "namespace", namespace, "--wait=false")
+	c.kubectl(t, "wait", "--for=delete", "pod", "--all", "-n", namespace, "--timeout", patience.String())
+	t.Logf("its Pods went in %.1f s", time.Since(began).Seconds())
+	if os.Getenv("FULL") == "" {
+		// Kubernetes deletes the Pods first, and looks again only after half of their grace period, which is 165 s for a proxy,
+		// unless the Namespace changes.
+		c.kubectl(t, "annotate", "namespace", namespace, "looked-at=again")
+	}
+	c.kubectl(t, "wait", "--for=delete", "namespace/"+namespace, "--timeout", patience.String())
+	t.Logf("the namespace went in %.1f s", time.Since(began).Seconds())
+}
+
+// deleteKinds removes the CRDs under a running operator, with routes and reports of theirs.
+func (c *cluster) deleteKinds(t *testing.T) {
+	c.makeNamespace(t)
+	c.helm(t, "install", release, c.chart(current), "--wait", "--timeout", patience.String())
+	c.gone(t, "crd", "llmroutes.spillway.dev", "backendpins.spillway.dev", "proxyreports.spillway.dev")
 }
 
 // gone deletes objects and fails the test where they are not gone in time.

@@ -25,6 +25,8 @@ func TestRelease(t *testing.T) {
 		{"a proxy that is killed takes only its own streams with it", c.killProxy},
 		{"the founding case is told through the Service", c.tellStory},
 		{"an uninstall leaves routes, pins and their kinds, and no other trace", c.uninstall},
+		{"the namespace of an operator and its routes can be deleted at once", c.deleteNamespace},
+		{"the kinds can be deleted under a running operator", c.deleteKinds},
 	} {
 		if !t.Run(part.sentence, part.run) {
 			return // what comes next builds on it
