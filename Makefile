@@ -29,7 +29,7 @@ WITH_ASSETS = assets=$$($(GO) run -C hack/localkube . assets) && KUBEBUILDER_ASS
 
 # Packages are sorted into suites by what they import: a test that uses envtest starts an API server.
 PACKAGES = $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./...
-UNIT = $$($(PACKAGES) | grep -v -e 'pkg/envtest' -e '/test/cluster ' -e '/test/e2e ' -e '/test/fleet ' -e '/test/sdk ' -e '/test/alerts ' -e '/test/docs/commands ' | cut -d ' ' -f 1)
+UNIT = $$($(PACKAGES) | grep -v -e 'pkg/envtest' -e '/test/cluster ' -e '/test/e2e ' -e '/test/fleet ' -e '/test/sdk ' -e '/test/story ' -e '/test/alerts ' -e '/test/docs/commands ' | cut -d ' ' -f 1)
 API  = $$($(PACKAGES) | grep 'pkg/envtest' | cut -d ' ' -f 1)
 
 ##@ Try it
@@ -100,7 +100,7 @@ test-chart: ## Run the chart's part of test-api: lint, golden files, a release's
 
 .PHONY: test-e2e
 test-e2e: build ## Run the founding case and a fleet of five with real processes, and the commands of the pages.
-	$(WITH_HELM) $(WITH_ASSETS) $(GO) test -race -count=1 -timeout 20m -p 3 $(TESTFLAGS) ./test/e2e/... ./test/fleet ./test/docs/commands
+	$(WITH_HELM) $(WITH_ASSETS) $(GO) test -race -count=1 -timeout 20m -p 4 $(TESTFLAGS) ./test/story ./test/e2e ./test/fleet ./test/docs/commands
 
 .PHONY: test-alerts
 test-alerts: build ## Run the alerts' tests in promtool, and a real Prometheus on the founding case (both built once, ten minutes).

@@ -1,3 +1,3 @@
-// Package e2e holds the suites that run against a whole stack of real processes, see test/stack: the founding case
-// (test/story), and the control plane seen by somebody who has kubectl and sends traffic. They share one stack each.
+// Package e2e holds the suite of the control plane as somebody sees it who has kubectl and sends traffic: a whole stack of real
+// processes, see test/stack, that its specs share. The founding case is in test/story.
 package e2e

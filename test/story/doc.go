@@ -2,6 +2,6 @@
 // GPU becomes busy, traffic spills over and sticks, comes back by itself, a player pins it away for an evening, and
 // neither a stopped manager nor a stopped API server changes any of that.
 //
-// `make demo` prints it for people to read; test/e2e runs the same steps as a suite. There is one telling, so the two
+// `make demo` prints it for people to read; the test of this package runs the same steps as a suite. There is one telling, so the two
 // cannot differ.
 package story

@@ -1,4 +1,4 @@
-package e2e
+package story_test
 
 import (
 	"testing"
@@ -10,9 +10,9 @@ import (
 	"github.com/spillway-dev/spillway/test/story"
 )
 
-func TestE2E(t *testing.T) {
+func TestStory(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "End to end")
+	RunSpecs(t, "The founding case")
 }
 
 var _ = Describe("The founding case", Ordered, func() {
