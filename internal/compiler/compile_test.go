@@ -142,6 +142,35 @@ func TestModelIsHandedOverWhenItsHolderGoes(t *testing.T) {
 	}
 }
 
+// A pin ends by the clocks of the proxies, so ours does not take it away from one that is behind.
+func TestAPinThatHasEndedStaysForClocksThatAreBehind(t *testing.T) {
+	end := goldenNow.Add(3 * time.Hour)
+	s := snapshotOf(newRoute("r"), newSecret("tower", map[string]string{"token": "one"}))
+	s.Pins = []*v1alpha1.BackendPin{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p", CreationTimestamp: metav1.NewTime(goldenNow.Add(-time.Hour))},
+		Spec:       v1alpha1.BackendPinSpec{Routes: v1alpha1.PinRoutes{Names: []string{"r"}}, Backend: "tower", Mode: v1alpha1.PinOnly, Duration: "4h"},
+	}}
+	for name, tc := range map[string]struct {
+		now  time.Time
+		want int
+	}{
+		"before its end":                   {end.Add(-time.Second), 1},
+		"when it ends by our clock":        {end, 1},
+		"when it may be on at some proxy":  {end.Add(clockSkew - time.Second), 1},
+		"when it has ended by everybody's": {end.Add(clockSkew), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := Compile(s, tc.now)
+			if pins := r.Table.ByKey("a/r").Pins; len(pins) != tc.want {
+				t.Errorf("pins in the table: %v, want %d", pins, tc.want)
+			}
+			if v := r.Pins[key("p")]; !v.ExpiresAt.Equal(end) {
+				t.Errorf("it ends at %s, want %s", v.ExpiresAt, end)
+			}
+		})
+	}
+}
+
 // Deleting a pin ends it, also while something else keeps the object.
 func TestADeletedPinHasEnded(t *testing.T) {
 	pin := &v1alpha1.BackendPin{

@@ -23,6 +23,10 @@ const (
 // namespace, so without it pins times routes would be the size of the table. Older ones have no word left to say.
 const maxPinsPerRoute = 32
 
+// clockSkew is how far a proxy's clock may be behind ours. A pin ends by the proxies' clocks, so that long it stays in the table
+// after its end, unless it was deleted.
+const clockSkew = 5 * time.Minute
+
 // lastYear is the last one that a time can be written with.
 const lastYear = 9999
 
@@ -33,6 +37,7 @@ type pinDraft struct {
 	created time.Time // zero where it is not known: files, and objects that no API server has seen
 	verdict *PinVerdict
 	matched []*routeDraft // those with the backend in their chain
+	lingers time.Duration // how long it stays in the table after its end
 }
 
 // selected names what a pin by selector reaches. Many pins of a namespace may say the same, so it is found once.
@@ -118,10 +123,11 @@ func (r *reader) readPin(object *v1alpha1.BackendPin) *pinDraft {
 	return p
 }
 
-// endWith ends a pin that has been deleted. Something else, such as a foreground deletion, may keep the object for a while.
+// endWith ends a pin that has been deleted, at once. Something else, such as a foreground deletion, may keep the object for a while.
 func (p *pinDraft) endWith(object *v1alpha1.BackendPin) {
+	p.lingers = clockSkew
 	if deleted := object.DeletionTimestamp; deleted != nil && deleted.Time.Before(p.verdict.ExpiresAt) {
-		p.verdict.ExpiresAt = writable(deleted.UTC())
+		p.verdict.ExpiresAt, p.lingers = writable(deleted.UTC()), 0
 	}
 }
 
@@ -268,10 +274,10 @@ func (p *pinDraft) matches(d *routeDraft) {
 	}
 }
 
-// apply writes the pin into the entries of its routes, unless it is not accepted or has ended.
+// apply writes the pin into the entries of its routes, unless it is not accepted or has ended by everybody's clock.
 func (p *pinDraft) apply(now time.Time) {
 	v := p.verdict
-	if !v.Accepted() || !now.Before(v.ExpiresAt) {
+	if !v.Accepted() || !now.Before(v.ExpiresAt.Add(p.lingers)) {
 		return
 	}
 	for _, d := range p.matched {
