@@ -82,21 +82,23 @@ func (r *reports) set(key types.NamespacedName, report *storedReport) {
 func (r *reports) NeedLeaderElection() bool { return false }
 
 // judgeAge looks at the reports that were there before us. We have not seen when they changed, but one that is older than a
-// live one may be, against the newest of them, is what a dead proxy left: it does not count until it changes. The same holds
-// for one that is so old by our own wall clock that no skew between nodes explains it, as all are where the whole fleet was
-// killed. Nothing else goes by wall clocks, and this only until a proxy says more: a live one whose clock is far behind, or
-// that could not reach the API server for long, comes back with its next renewal.
+// live one may be, against the newest of them and against our own wall clock, is what a dead proxy left: it does not count until
+// it changes. Both have to say so, else one proxy whose clock is ahead would make all others look dead. One that is so old by our
+// own clock that no skew between nodes explains it does not count either, as none do where the whole fleet was killed. Nothing
+// else goes by wall clocks, and this only until a proxy says more: a live one whose clock is far behind, or that could not reach
+// the API server for long, comes back with its next renewal.
 func (r *reports) judgeAge() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	newest := r.clock.Now().Add(-clockSkew)
+	now := r.clock.Now()
+	newest := now.Add(-clockSkew)
 	for _, s := range r.known {
 		if at := s.report.Status.RenewTime.Time; at.After(newest) {
 			newest = at
 		}
 	}
 	for key, s := range r.known {
-		if at := s.report.Status.RenewTime.Time; newest.Sub(at) >= r.timeout {
+		if at := s.report.Status.RenewTime.Time; newest.Sub(at) >= r.timeout && now.Sub(at).Abs() >= r.timeout {
 			s.at = s.at.Add(-r.timeout)
 			r.known[key] = s
 		}
@@ -133,7 +135,7 @@ func (r *reports) fold() time.Duration {
 		s.folded = nil
 		if left > 0 {
 			next, s.folded = min(next, left), s.report
-			live = append(live, status.Report{Pod: key.Name, Status: &s.report.Status, Unreadable: s.report.fault != ""})
+			live = append(live, status.Report{Pod: key.Name, Status: &s.report.Status, Seen: s.at, Unreadable: s.report.fault != ""})
 		}
 		r.known[key] = s
 	}

@@ -10,6 +10,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/internal/status"
 )
 
 func TestReportsAreLiveByOurOwnClock(t *testing.T) {
@@ -89,6 +90,11 @@ func TestReportsThatWereThereBeforeUsAreLiveByEachOther(t *testing.T) {
 		"all could not write for long":                {map[string]time.Duration{"a": time.Hour, "b": time.Hour}, []string{"a", "b"}, 2},
 		"a clock is ahead of ours":                    {map[string]time.Duration{"a": -5 * time.Minute, "b": -5*time.Minute - 14*time.Second}, nil, 2},
 		"one that seemed dead renews itself":          {map[string]time.Duration{"a": 0, "b": 5 * time.Minute}, []string{"b"}, 2},
+		"one clock is ahead of all others":            {map[string]time.Duration{"a": 0, "b": 14 * time.Second, "ahead": -5 * time.Minute}, nil, 3},
+		"and of one that was killed":                  {map[string]time.Duration{"a": 0, "dead": time.Minute, "ahead": -5 * time.Minute}, nil, 2},
+		"one clock is behind all others":              {map[string]time.Duration{"a": 0, "b": 14 * time.Second, "behind": 5 * time.Minute}, []string{"behind"}, 3},
+		"our own clock is ahead of all":               {map[string]time.Duration{"a": 5 * time.Minute, "b": 5*time.Minute + 14*time.Second, "dead": 6 * time.Minute}, nil, 2},
+		"our own clock is behind all":                 {map[string]time.Duration{"a": -5 * time.Minute, "b": -5*time.Minute + 14*time.Second, "dead": -4 * time.Minute}, nil, 2},
 		"one has never told when":                     {map[string]time.Duration{"a": 0, "b": time.Since(time.Time{})}, nil, 1},
 	}
 	for name, tc := range cases {
@@ -110,6 +116,46 @@ func TestReportsThatWereThereBeforeUsAreLiveByEachOther(t *testing.T) {
 			r.fold()
 			if got := r.fleet.Load().Live(); got != tc.want {
 				t.Errorf("%d proxies live, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestReportsTellTheTimeByOurClock(t *testing.T) {
+	start := time.Date(2026, 8, 13, 21, 0, 0, 0, time.UTC)
+	for name, ahead := range map[string]time.Duration{"a proxy that is ahead": 5 * time.Minute, "one that is behind": -5 * time.Minute, "one that agrees": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			clock := clocktesting.NewFakeClock(start)
+			r := newReports(clock, DefaultReportTimeout)
+			put := func(version, remaining string) {
+				report := &storedReport{}
+				report.Name, report.ResourceVersion = "proxy-1", version
+				since := metav1.NewMicroTime(start.Add(ahead - time.Minute))
+				report.Status = v1alpha1.ProxyReportStatus{
+					Schema: v1alpha1.ReportSchema, RenewTime: metav1.NewMicroTime(clock.Now().Add(ahead)),
+					Breakers: []v1alpha1.BreakerReport{{ID: "b", State: v1alpha1.BackendOpen, Reason: v1alpha1.BackendSaturated, Epoch: 1, Since: &since, Remaining: v1alpha1.Duration(remaining)}},
+				}
+				r.set(types.NamespacedName{Namespace: "system", Name: "proxy-1"}, report)
+			}
+			put("1", "10m")
+			r.fold()
+			told := r.fleet.Load()
+			e := told.Evidence("b")
+			if off := e.RetryAt.Sub(start.Add(10 * time.Minute)).Abs(); off > status.Wobble {
+				t.Errorf("the time of retry is %s off", off)
+			}
+			if off := e.Since.Sub(start.Add(-time.Minute)).Abs(); off > status.Wobble {
+				t.Errorf("the time of opening is %s off", off)
+			}
+			for _, remaining := range []string{"9m45s", "9m30s", "9m15s", "9m"} {
+				clock.Step(15 * time.Second)
+				put(remaining, remaining)
+			}
+			if r.fold(); r.fleet.Load().Live() != 1 {
+				t.Error("a proxy that renews its report is not live")
+			}
+			if diff := cmp.Diff(status.Change{}, r.fleet.Load().ChangeFrom(told)); diff != "" {
+				t.Errorf("renewals change something (-want +got):\n%s", diff)
 			}
 		})
 	}

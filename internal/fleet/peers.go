@@ -11,6 +11,7 @@ import (
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
 	"github.com/spillway-dev/spillway/internal/breaker"
+	"github.com/spillway-dev/spillway/internal/status"
 	"github.com/spillway-dev/spillway/internal/telemetry"
 )
 
@@ -156,7 +157,7 @@ func (p *peers) see(obj any) string {
 		return report.Name // a list that repeats what is known is no sign of life
 	}
 	p.hear(began)
-	seen := newPeer(report, began)
+	seen := newPeer(report, began, status.Offset(report.Status.RenewTime.Time, began))
 	p.known[report.Name] = seen
 	if p.adopting && seen.understood {
 		p.breakers.Adopt(report.Name, seen.records)
@@ -176,7 +177,8 @@ func (p *peers) hear(now time.Time) {
 // inTouch says whether the silence of a proxy can be told from that of the API server.
 func (p *peers) inTouch(now time.Time) bool { return now.Sub(p.heard) <= contactBound }
 
-func newPeer(report *v1alpha1.ProxyReport, now time.Time) *peer {
+// newPeer reads a report that came now; offset lies between the clock that it was written by and ours.
+func newPeer(report *v1alpha1.ProxyReport, now time.Time, offset time.Duration) *peer {
 	seen := &peer{
 		resourceVersion: report.ResourceVersion,
 		at:              now,
@@ -186,7 +188,7 @@ func newPeer(report *v1alpha1.ProxyReport, now time.Time) *peer {
 		understood:      report.Status.Schema == v1alpha1.ReportSchema,
 	}
 	if seen.understood {
-		seen.records = toRecords(report.Status.Breakers)
+		seen.records = toRecords(report.Status.Breakers, offset)
 	}
 	return seen
 }
@@ -206,7 +208,8 @@ func (p *peers) readOwn(report *v1alpha1.ProxyReport) {
 	if report == nil {
 		return
 	}
-	if p.own = newPeer(report, p.clock.Now()); p.adopting {
+	// It is old because this proxy was away, not because it had another clock.
+	if p.own = newPeer(report, p.clock.Now(), 0); p.adopting {
 		p.adoptOwn()
 	}
 }

@@ -86,11 +86,15 @@ func cut(text string, limit int) string {
 }
 
 // toRecords reads the breakers of another proxy's report. What makes no sense is left out: a report is evidence, not an
-// order. The endpoints that are passed over inform status alone and stay behind.
-func toRecords(reports []v1alpha1.BreakerReport) []breaker.Record {
+// order. The endpoints that are passed over inform status alone and stay behind. What is told as an instant is brought to this
+// proxy's wall clock by offset, since it goes into this proxy's own report.
+func toRecords(reports []v1alpha1.BreakerReport, offset time.Duration) []breaker.Record {
 	records := make([]breaker.Record, 0, len(reports))
 	for i := range reports {
 		if r, ok := toRecord(&reports[i]); ok {
+			if !r.Since.IsZero() {
+				r.Since = r.Since.Add(offset)
+			}
 			records = append(records, r)
 		}
 	}

@@ -22,7 +22,7 @@ func TestRecordsSurviveTheReport(t *testing.T) {
 			Endpoint: "/v1/embeddings"},
 		{ID: "c", State: breaker.HalfOpen, Reason: breaker.ReasonFailing, Epoch: 3},
 	}
-	if diff := cmp.Diff(want, toRecords(ToReports(want))); diff != "" {
+	if diff := cmp.Diff(want, toRecords(ToReports(want), 0)); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)
 	}
 }
@@ -74,7 +74,7 @@ func TestSenselessEvidenceIsLeftOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			good := v1alpha1.BreakerReport{ID: "y", State: v1alpha1.BackendOpen, Epoch: 1}
 			want := []breaker.Record{{ID: "y", State: breaker.Open, Epoch: 1}}
-			if diff := cmp.Diff(want, toRecords([]v1alpha1.BreakerReport{report, good})); diff != "" {
+			if diff := cmp.Diff(want, toRecords([]v1alpha1.BreakerReport{report, good}, 0)); diff != "" {
 				t.Errorf("records (-want +got):\n%s", diff)
 			}
 		})
@@ -84,7 +84,7 @@ func TestSenselessEvidenceIsLeftOut(t *testing.T) {
 func TestUnknownEndpointIsForgotten(t *testing.T) {
 	report := v1alpha1.BreakerReport{ID: "x", State: v1alpha1.BackendOpen, Endpoint: "../admin"}
 	want := []breaker.Record{{ID: "x", State: breaker.Open}}
-	if diff := cmp.Diff(want, toRecords([]v1alpha1.BreakerReport{report})); diff != "" {
+	if diff := cmp.Diff(want, toRecords([]v1alpha1.BreakerReport{report}, 0)); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)
 	}
 }

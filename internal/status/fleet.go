@@ -20,6 +20,9 @@ const Wobble = 2 * time.Second
 type Report struct {
 	Pod    string // name of the report, which is the pod's
 	Status *v1alpha1.ProxyReportStatus
+	// Seen is when the report came, on the reader's clock, to which its instants are brought where the proxy's clock is another
+	// (see Offset). Zero: the proxy's clock is believed.
+	Seen time.Time
 	// Unreadable says that what the API server holds does not fit the type of Status: another release has written it.
 	Unreadable bool
 }
@@ -37,8 +40,8 @@ type proxy struct {
 	foreign bool
 }
 
-// Evidence is what the fleet knows of one backend: the report with the highest epoch, ties settled by Open before
-// Closed, then by pod name.
+// Evidence is what the fleet knows of one backend: the report with the highest epoch, ties settled by Open before Closed, then
+// by who needs no correction of its clock, then by pod name. Instants are by the reader's clock.
 type Evidence struct {
 	State   v1alpha1.BackendState // Closed, Open or HalfOpen
 	Reason  v1alpha1.BackendReason
@@ -80,7 +83,9 @@ func NewFleet(reports []Report) *Fleet {
 		for i := range r.Status.Breakers {
 			b := &r.Status.Breakers[i]
 			id := table.BackendID(b.ID)
-			votes[id] = append(votes[id], vote{BreakerReport: b, written: r.Status.RenewTime.Time, counts: !r.Status.Draining})
+			votes[id] = append(votes[id], vote{
+				BreakerReport: b, written: r.Status.RenewTime.Time, offset: Offset(r.Status.RenewTime.Time, r.Seen), counts: !r.Status.Draining,
+			})
 		}
 	}
 	for id, of := range votes {
@@ -101,21 +106,22 @@ func revisionsOf(tables []v1alpha1.TableRevision) (revisions [table.Shards]table
 // vote is what one proxy says of one backend.
 type vote struct {
 	*v1alpha1.BreakerReport
-	written time.Time // the proxy's wall clock at the report
-	counts  bool      // it is not draining
+	written time.Time     // the proxy's wall clock at the report
+	offset  time.Duration // from the proxy's wall clock to the reader's
+	counts  bool          // it is not draining
 }
 
 // fold settles what several proxies say of one backend. The votes are sorted by pod, so of equals the first wins.
 func fold(votes []vote) Evidence {
 	first := slices.MinFunc(votes, func(a, b vote) int {
-		return cmp.Or(cmp.Compare(b.Epoch, a.Epoch), cmp.Compare(severity(b.State), severity(a.State)))
+		return cmp.Or(cmp.Compare(b.Epoch, a.Epoch), cmp.Compare(severity(b.State), severity(a.State)), cmp.Compare(a.offset.Abs(), b.offset.Abs()))
 	})
 	e := Evidence{State: first.State, Reason: first.Reason, Message: first.Message, Endpoints: endpointsOf(votes)}
 	if severity(e.State) == 0 {
 		e.State = v1alpha1.BackendClosed
 	}
 	if first.Since != nil {
-		e.Since = first.Since.Time
+		e.Since = first.Since.Add(first.offset)
 	}
 	if !e.Down() {
 		return e
@@ -142,13 +148,13 @@ func severity(s v1alpha1.BackendState) int {
 	}
 }
 
-// retryAt is absolute only here, at the edge, and by the wall clock of the proxy that wrote the report.
+// retryAt is absolute only here, at the edge.
 func retryAt(v vote) time.Time {
 	remaining, err := v.Remaining.Parse()
 	if err != nil || remaining <= 0 || v.State != v1alpha1.BackendOpen || v.written.IsZero() {
 		return time.Time{}
 	}
-	return v.written.Add(min(remaining, breaker.MaxRetryAfter))
+	return v.written.Add(v.offset + min(remaining, breaker.MaxRetryAfter))
 }
 
 // inARow sums the counts of the proxies that know of the same last good answer; those of older ones are void.

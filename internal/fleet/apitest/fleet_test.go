@@ -101,6 +101,38 @@ var _ = Describe("Evidence", func() {
 		Eventually(first.tower).Should(Equal(breaker.Open))
 	})
 
+	It("does not depend on the wall clocks of the proxies", func(ctx SpecContext) {
+		publish(ctx, table.Shards, "m")
+		skews := map[string]time.Duration{"proxy-ahead": 5 * time.Minute, "proxy-behind": -5 * time.Minute, "proxy-right": 0}
+		fleet := map[string]*proxy{}
+		for name, by := range skews {
+			fleet[name] = startSkewed(ctx, name, by)
+		}
+		for _, p := range fleet {
+			Eventually(p.Ready).Should(Succeed())
+			Eventually(p.live.Load).Should(BeEquivalentTo(3))
+		}
+		opened := time.Now()
+		fleet["proxy-ahead"].saturate()
+		for name, by := range skews {
+			Eventually(fleet[name].tower).Should(Equal(breaker.Open), name)
+			Expect(fleet[name].breakers.View(tower, endpoint).Remaining).To(BeNumerically("~", 15*time.Minute, time.Minute), name)
+			Eventually(func(g Gomega) {
+				status := fleet[name].report(ctx).Status
+				g.Expect(status.RenewTime.Time).To(BeTemporally("~", time.Now().Add(by), time.Minute), "each by its own clock")
+				g.Expect(status.Breakers).To(HaveLen(1))
+				g.Expect(status.Breakers[0].Since.Time).To(BeTemporally("~", opened.Add(by), time.Minute), "also of what it heard from others")
+			}).Should(Succeed(), name)
+		}
+		permit, ok := fleet["proxy-behind"].breakers.Admit(tower, endpoint, breaker.LastResort)
+		Expect(ok).To(BeTrue())
+		permit.Done(breaker.Result{Kind: breaker.Success})
+		for name, p := range fleet {
+			Eventually(p.tower).Should(Equal(breaker.Closed), name)
+			Expect(p.live.Load()).To(BeEquivalentTo(3), name)
+		}
+	})
+
 	It("of a pod's last life is back before the proxy is ready", func(ctx SpecContext) {
 		publish(ctx, table.Shards, "m")
 		Expect(admin.Create(ctx, &v1alpha1.ProxyReport{

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
@@ -45,17 +46,47 @@ func startProxy(ctx context.Context, name string) *proxy {
 	return runProxy(name, config, func(c *fleet.Config) { c.PodUID = uid })
 }
 
+// startSkewed runs a proxy on a node whose wall clock is ahead of ours.
+func startSkewed(ctx context.Context, name string, ahead time.Duration) *proxy {
+	GinkgoHelper()
+	config, uid := identity(ctx, account, name)
+	return runProxy(name, config, func(c *fleet.Config) { c.PodUID, c.Clock = uid, skewedClock{ahead: ahead} })
+}
+
+// skewedClock is the machine's clock, ahead by a fixed span.
+type skewedClock struct {
+	clock.RealClock
+	ahead time.Duration
+}
+
+// Now implements clock.PassiveClock.
+func (c skewedClock) Now() time.Time { return time.Now().Add(c.ahead) }
+
+// Since implements clock.PassiveClock.
+func (c skewedClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+// wallClock gives the breakers the wall clock that their proxy goes by.
+type wallClock struct {
+	breaker.Clock
+	clock clock.PassiveClock
+}
+
+// Wall implements breaker.Clock.
+func (c wallClock) Wall() time.Time { return c.clock.Now().Round(0) }
+
 func runProxy(name string, config *rest.Config, change func(*fleet.Config)) *proxy {
 	GinkgoHelper()
-	p := &proxy{name: name, store: table.NewStore(), breakers: breaker.New(breaker.Options{Self: name})}
-	p.store.OnSwap(p.breakers.Apply)
+	p := &proxy{name: name, store: table.NewStore()}
 	cfg := fleet.Config{
-		REST: config, Namespace: namespace, Pod: name, Store: p.store, Breakers: p.breakers, Shares: p,
+		REST: config, Namespace: namespace, Pod: name, Store: p.store, Shares: p, Clock: clock.RealClock{},
 		Metrics: telemetry.NewTable(prometheus.NewRegistry()), Log: telemetry.NewLogger(GinkgoWriter, nil).With("proxy", name),
 	}
 	if change != nil {
 		change(&cfg)
 	}
+	p.breakers = breaker.New(breaker.Options{Self: name, Clock: wallClock{breaker.SystemClock(), cfg.Clock}})
+	p.store.OnSwap(p.breakers.Apply)
+	cfg.Breakers = p.breakers
 	var err error
 	p.Fleet, err = fleet.New(cfg)
 	Expect(err).NotTo(HaveOccurred())
