@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,6 +32,16 @@ const (
 	openaiGoResponses    = "openai-go by responses"
 	openaiGoOldResponses = "openai-go 3.7.0 by responses"
 	openaiNodeResponses  = "openai by responses"
+
+	openaiGoCompletions    = "openai-go by completions"
+	openaiGoOldCompletions = "openai-go 3.7.0 by completions"
+	openaiNodeCompletions  = "openai by completions"
+
+	openaiGoEmbeddings    = "openai-go by embeddings"
+	openaiGoOldEmbeddings = "openai-go 3.7.0 by embeddings"
+	openaiNodeEmbeddings  = "openai by embeddings"
+
+	openaiGoHTTP2 = "openai-go over h2"
 )
 
 // client is one SDK.
@@ -42,6 +53,11 @@ type client struct {
 	class func(status int) string
 	// linesOnly marks a client that cannot read a comment with an empty line behind it.
 	linesOnly bool
+	// once marks a client that another one is beside with the same SDK and another dialect or protocol: one form of
+	// heartbeats will do, and one request for each refusal.
+	once bool
+	// http2 marks a client that speaks to the proxy's TLS port, where HTTP/2 has to come of it.
+	http2 bool
 }
 
 // What openai-go calls an error in a stream: its versions differ.
@@ -51,15 +67,33 @@ const (
 )
 
 var clients = map[string]client{
-	openaiGo:             {dialect: chat, modfile: "go.mod", class: goClass(goStreamed)},
-	openaiGoResponses:    {dialect: responses, modfile: "go.mod", class: goClass(goStreamed)},
-	openaiGoOld:          {dialect: chat, modfile: "v3.7.0.mod", class: goClass(goOldStreamed), linesOnly: true},
-	openaiGoOldResponses: {dialect: responses, modfile: "v3.7.0.mod", class: goClass(goOldStreamed), linesOnly: true},
-	openaiNode:           {dialect: chat, script: "openai.mjs", class: nodeClass},
-	openaiNodeResponses:  {dialect: responses, script: "responses.mjs", class: nodeClass},
-	aiNode:               {dialect: chat, script: "ai.mjs", class: aiClass},
-	langchainNode:        {dialect: chat, script: "langchain.mjs", class: nodeClass},
-	anthropicNode:        {dialect: messages, script: "anthropic.mjs", class: anthropicClass},
+	openaiGo:               {dialect: chat, modfile: "go.mod", class: goClass(goStreamed)},
+	openaiGoHTTP2:          {dialect: chat, modfile: "go.mod", class: goClass(goStreamed), http2: true, once: true},
+	openaiGoCompletions:    {dialect: completions, modfile: "go.mod", class: goClass(goStreamed), once: true},
+	openaiGoEmbeddings:     {dialect: embeddings, modfile: "go.mod", class: goClass(goStreamed)},
+	openaiGoResponses:      {dialect: responses, modfile: "go.mod", class: goClass(goStreamed)},
+	openaiGoOld:            {dialect: chat, modfile: "v3.7.0.mod", class: goClass(goOldStreamed), linesOnly: true},
+	openaiGoOldCompletions: {dialect: completions, modfile: "v3.7.0.mod", class: goClass(goOldStreamed), linesOnly: true, once: true},
+	openaiGoOldEmbeddings:  {dialect: embeddings, modfile: "v3.7.0.mod", class: goClass(goOldStreamed)},
+	openaiGoOldResponses:   {dialect: responses, modfile: "v3.7.0.mod", class: goClass(goOldStreamed), linesOnly: true},
+	openaiNode:             {dialect: chat, script: "openai.mjs", class: nodeClass},
+	openaiNodeCompletions:  {dialect: completions, script: "completions.mjs", class: nodeClass, once: true},
+	openaiNodeEmbeddings:   {dialect: embeddingsInBase64, script: "embeddings.mjs", class: nodeClass},
+	openaiNodeResponses:    {dialect: responses, script: "responses.mjs", class: nodeClass},
+	aiNode:                 {dialect: chat, script: "ai.mjs", class: aiClass},
+	langchainNode:          {dialect: chat, script: "langchain.mjs", class: nodeClass},
+	anthropicNode:          {dialect: messages, script: "anthropic.mjs", class: anthropicClass},
+}
+
+// clientsWhere names the clients for which is holds.
+func clientsWhere(is func(name string, d *dialect) bool) []string {
+	var names []string
+	for name, c := range clients {
+		if is(name, c.dialect) {
+			names = append(names, name)
+		}
+	}
+	return slices.Sorted(slices.Values(names))
 }
 
 func either(status int, answered, streamed string) string {
@@ -108,18 +142,20 @@ type job struct {
 	Stream  bool   `json:"stream"`
 	Tools   bool   `json:"tools"`
 	Retries int    `json:"retries"`
+	CA      string `json:"ca,omitempty"` // the certificate (PEM) to trust, where BaseURL is one of HTTPS
 }
 
 // result is what became of a job.
 type result struct {
-	ID        string     `json:"id"`
-	Text      string     `json:"text"`
-	Reasoning string     `json:"reasoning"`
-	Tools     []toolCall `json:"tools"`
-	Finish    string     `json:"finish"`
-	Model     string     `json:"model"`
-	Tokens    int        `json:"tokens"`
-	Error     *raised    `json:"error"`
+	ID        string      `json:"id"`
+	Text      string      `json:"text"`
+	Reasoning string      `json:"reasoning"`
+	Tools     []toolCall  `json:"tools"`
+	Vectors   [][]float32 `json:"vectors"`
+	Finish    string      `json:"finish"`
+	Model     string      `json:"model"`
+	Tokens    int         `json:"tokens"`
+	Error     *raised     `json:"error"`
 }
 
 type toolCall struct {

@@ -8,10 +8,11 @@ const physical = "physical-model"
 // dialect is what a backend says in one of the dialects, in the pieces that scripts put together.
 type dialect struct {
 	suffix string // of a backend's base URL
+	asks   string // what every request has in it
 
 	prelude []string // events before the first token
-	text    []string // events with textTold in them
-	tools   []string // events of two tool calls, their arguments in fragments
+	text    []string // events with textTold in them; nil: the dialect has vectors in place of text and never streams
+	tools   []string // events of two tool calls, their arguments in fragments; nil: the dialect knows no tools
 	finish  []string // events at the end of a text
 	called  []string // events at the end of tool calls
 	done    string   // what follows the events; empty where the last event is the end

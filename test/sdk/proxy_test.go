@@ -13,18 +13,45 @@ import (
 	"testing"
 )
 
-// startProxy builds the proxy with the race detector, starts it with these manifests and returns the address for callers
-// when it has read them.
-func startProxy(t *testing.T, manifests string) string {
+// proxies are the two that clients are put before: their addresses for callers.
+type proxies struct {
+	plain   string
+	overTLS string
+	pair    *keyPair // of overTLS
+}
+
+// startProxies builds the proxy with the race detector, and starts it without TLS and with it, each with manifests of its own.
+func startProxies(t *testing.T, plain, overTLS string) *proxies {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "proxy")
 	command(t, "../..", "go", "build", "-race", "-o", program, "./cmd/proxy")
+	pair := newKeyPair(t)
+	certFile, keyFile := pair.write(t)
+	return &proxies{
+		plain:   startProxy(t, program, plain),
+		overTLS: startProxy(t, program, overTLS, "--tls-cert", certFile, "--tls-key", keyFile),
+		pair:    pair,
+	}
+}
+
+// newTap stands before one of the two.
+func (p *proxies) newTap(t *testing.T, overTLS bool) *tap {
+	t.Helper()
+	if overTLS {
+		return newTap(t, p.overTLS, p.pair)
+	}
+	return newTap(t, p.plain, nil)
+}
+
+// startProxy starts the program and returns the address for callers when it has read the manifests.
+func startProxy(t *testing.T, program, manifests string, more ...string) string {
+	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "routes.yaml"), []byte(manifests), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program, "--manifests", dir, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
-		"--drain-delay", "0s", "--access-log", "off")
+	cmd := exec.Command(program, append([]string{"--manifests", dir, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
+		"--drain-delay", "0s", "--access-log", "off"}, more...)...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

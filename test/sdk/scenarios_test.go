@@ -52,15 +52,13 @@ const (
 )
 
 // retrying names the clients that do as Retry-After and X-Should-Retry say. The others have a rule of their own.
-var retrying = []string{
-	openaiGo, openaiGoOld, openaiNode, anthropicNode, openaiGoResponses, openaiGoOldResponses, openaiNodeResponses,
-}
+var retrying = clientsWhere(func(name string, _ *dialect) bool { return name != aiNode && name != langchainNode })
 
-// chatClients names the clients that speak chat completions.
-var chatClients = []string{openaiGo, openaiGoOld, openaiNode, aiNode, langchainNode}
+// converting names the clients whose dialect the proxy converts between a body and a stream.
+var converting = clientsWhere(func(_ string, d *dialect) bool { return d == chat || d == completions })
 
 // responsesClients names the clients that speak the responses dialect.
-var responsesClients = []string{openaiGoResponses, openaiGoOldResponses, openaiNodeResponses}
+var responsesClients = clientsWhere(func(_ string, d *dialect) bool { return d == responses })
 
 // answered are the scenarios in which nobody may notice that there is a proxy.
 var answered = map[string]scenario{
@@ -70,8 +68,8 @@ var answered = map[string]scenario{
 	"a stream without any wait":     {stream: true, chain: []script{streams}, direct: streams},
 	"a stream of tool calls":        {stream: true, tools: true, early: true, chain: []script{streamsToolsSlowly}, direct: streamsToolsSlowly},
 	"a stream without [DONE]":       {stream: true, chain: []script{streamsWithoutDone}, direct: streams},
-	"a body where a stream was due": {stream: true, chain: []script{whole}, direct: streams, only: chatClients},
-	"a stream where a body was due": {chain: []script{streams}, direct: whole, only: chatClients},
+	"a body where a stream was due": {stream: true, chain: []script{whole}, direct: streams, only: converting},
+	"a stream where a body was due": {chain: []script{streams}, direct: whole, only: converting},
 	"a second backend answers":      {chain: []script{rejects(http.StatusInternalServerError), whole}, direct: whole},
 	"a second backend streams because the first is silent": {
 		stream: true, early: true, impatient: true, chain: []script{goesSilent, streamsSlowly}, direct: streams,
@@ -151,7 +149,7 @@ var broken = map[string]scenario{
 		stream: true, early: true, idle: "1500ms", chain: []script{stops}, text: textTold, want: &exception{says: "stream_idle"},
 	},
 	"a backend that is not done when the request's time is over": {
-		stream: true, early: true, budget: "6s", chain: []script{stops}, text: textTold, want: &exception{says: "request_deadline_exceeded"},
+		stream: true, early: true, budget: "8s", chain: []script{stops}, text: textTold, want: &exception{says: "request_deadline_exceeded"},
 	},
 	"a backend that says behind its tokens that its response failed": {
 		stream: true, early: true, only: responsesClients, chain: []script{failsLate}, text: textTold, want: &exception{says: "stream_failed"},
@@ -167,7 +165,7 @@ var broken = map[string]scenario{
 		stream: true, early: true, chain: []script{rejectsLate(http.StatusBadRequest)}, want: &exception{says: rejectionTold},
 	},
 	"a comment with an empty line behind it, which this version takes for an event": {
-		stream: true, early: true, form: block, only: []string{openaiGoOld, openaiGoOldResponses}, chain: []script{streamsSlowly},
-		want: &exception{says: "unexpected end of JSON input", class: "*json.SyntaxError"},
+		stream: true, early: true, form: block, only: []string{openaiGoOld, openaiGoOldCompletions, openaiGoOldResponses},
+		chain: []script{streamsSlowly}, want: &exception{says: "unexpected end of JSON input", class: "*json.SyntaxError"},
 	},
 }

@@ -36,7 +36,7 @@ func trials() []*trial {
 		scenarios := scenariosOf(name)
 		for _, sentence := range slices.Sorted(maps.Keys(scenarios)) {
 			s := scenarios[sentence]
-			for _, form := range s.forms(clients[name].linesOnly) {
+			for _, form := range s.forms(clients[name]) {
 				all = append(all, &trial{id: fmt.Sprintf("t%d", len(all)), client: name, sentence: sentence, form: form, scenario: s})
 			}
 		}
@@ -45,11 +45,11 @@ func trials() []*trial {
 }
 
 // forms returns the forms of heartbeats in which a scenario is run. Without early heartbeats the form shows in one comment.
-func (s *scenario) forms(linesOnly bool) []string {
+func (s *scenario) forms(c client) []string {
 	switch {
 	case s.form != "":
 		return []string{s.form}
-	case !s.early || linesOnly:
+	case !s.early || c.linesOnly || c.once:
 		return []string{line}
 	}
 	return []string{line, block}
@@ -58,8 +58,10 @@ func (s *scenario) forms(linesOnly bool) []string {
 // scenariosOf returns what a client is put through, by sentences.
 func scenariosOf(client string) map[string]scenario {
 	all := map[string]scenario{}
+	d := clients[client].dialect
 	add := func(sentence string, s scenario) {
-		if s.only == nil || slices.Contains(s.only, client) {
+		possible := (!s.stream || d.text != nil) && (!s.tools || d.tools != nil)
+		if possible && (s.only == nil || slices.Contains(s.only, client)) {
 			all[sentence] = s
 		}
 	}
@@ -71,6 +73,9 @@ func scenariosOf(client string) map[string]scenario {
 	}
 	for sentence, s := range refused {
 		add(sentence, s)
+		if clients[client].once {
+			continue
+		}
 		s.stream = true
 		add(sentence+", in answer to a request for a stream", s)
 	}
@@ -90,14 +95,18 @@ func observe(t *testing.T, all []*trial) {
 	t.Helper()
 	argv := commands(t)
 	up := newUpstream(t)
-	var manifests strings.Builder
+	var plain, overTLS strings.Builder
 	for _, tr := range all {
+		manifests := &plain
+		if clients[tr.client].http2 {
+			manifests = &overTLS
+		}
 		manifests.WriteString(tr.route(up))
 	}
-	address := startProxy(t, manifests.String())
+	proxies := startProxies(t, plain.String(), overTLS.String())
 	jobs := map[string][]job{}
 	for _, tr := range all {
-		tr.tap = newTap(t, address)
+		tr.tap = proxies.newTap(t, clients[tr.client].http2)
 		jobs[tr.client] = append(jobs[tr.client], tr.jobs(up)...)
 	}
 	results := performAll(t, argv, jobs)
@@ -152,6 +161,7 @@ func (tr *trial) jobs(up *upstream) []job {
 	}
 	through := job{
 		ID: tr.id, BaseURL: tr.tap.url(), Suffix: d.suffix, Model: tr.logical(), Stream: tr.stream, Tools: tr.tools, Retries: tr.retries,
+		CA: tr.tap.ca(),
 	}
 	if tr.model != "" {
 		through.Model = tr.model
@@ -160,6 +170,7 @@ func (tr *trial) jobs(up *upstream) []job {
 		return []job{through}
 	}
 	beside := through
+	beside.CA = ""
 	beside.ID, beside.Model = tr.id+direct, physical
 	beside.BaseURL = up.add("/"+tr.id+"/"+direct, &backend{dialect: d, script: tr.direct})
 	return []job{through, beside}
@@ -180,6 +191,9 @@ func (tr *trial) judge(t *testing.T) {
 	if want := max(tr.requests, 1); tr.tap.requests() != want {
 		t.Errorf("the client asked %d times, want %d", tr.tap.requests(), want)
 	}
+	if http2 := clients[tr.client].http2; tr.tap.spokeHTTP2() != http2 {
+		t.Errorf("the client spoke HTTP/2: %t, want %t", !http2, http2)
+	}
 	tr.judgeComments(t)
 	if tr.want != nil {
 		tr.judgeException(t)
@@ -198,12 +212,17 @@ func (tr *trial) judge(t *testing.T) {
 
 // referenceHolds says whether the client has read all without the proxy, so that the comparison with it means something.
 func (tr *trial) referenceHolds() bool {
-	r := &tr.beside
-	if r.ID == "" || r.Error != nil || r.Finish == "" || r.Tokens != 12 {
+	r, d := &tr.beside, clients[tr.client].dialect
+	if r.ID == "" || r.Error != nil || r.Tokens != 12 {
 		return false
 	}
-	if !tr.tools {
-		return r.Text == textTold && (r.Reasoning == reasoningTold || clients[tr.client].dialect != chat)
+	switch {
+	case d.text == nil:
+		return cmp.Equal(r.Vectors, vectorsTold)
+	case r.Finish == "":
+		return false
+	case !tr.tools:
+		return r.Text == textTold && (r.Reasoning == reasoningTold || d != chat)
 	}
 	return cmp.Equal(r.Tools, []toolCall{{"weather", `{"city":"Paris"}`}, {"weather", `{"city":"東京"}`}})
 }

@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"bytes"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -110,6 +111,10 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no script for this path", http.StatusTeapot)
 		return
 	}
-	_, _ = io.Copy(io.Discard, r.Body) // a request that is cut shows in its context
+	request, _ := io.ReadAll(r.Body) // a request that is cut shows in its context
+	if r.Context().Err() == nil && !bytes.Contains(request, []byte(b.dialect.asks)) {
+		http.Error(w, "no "+b.dialect.asks+" in the request", http.StatusTeapot)
+		return
+	}
 	b.script(&call{dialect: b.dialect, n: b.next(), w: w, r: r, tap: b.tap})
 }
