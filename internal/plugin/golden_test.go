@@ -49,6 +49,7 @@ func TestTranscripts(t *testing.T) {
 			{"pin", "default", "--backend", "tower", "--for", "3 hours", ns},
 			{"pin", "default", "--backend", "tower", "--until", "2026-08-13 21:00", ns},
 			{"pin", "default", "--backend", "tower", "--until", "later", ns},
+			{"pin", "default", "--backend", "tower", "--at", "2026-08-13 20:00", "--for", "1h", ns},
 			{"pin", "default", "--backend", "tower", "--for", "3h", "--mode", "never", ns},
 			{"pin", "-l", "a==b==c", "--backend", "tower", "--for", "3h", ns},
 		},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -23,6 +22,7 @@ func (f *pinFlags) build(namespace string, now time.Time, zone *time.Location) (
 	if err != nil {
 		return nil, err
 	}
+	now = now.In(zone)
 	start := now
 	if f.from != "" {
 		if start, err = parseTime(f.from, now, zone); err != nil {
@@ -32,22 +32,30 @@ func (f *pinFlags) build(namespace string, now time.Time, zone *time.Location) (
 	}
 	if f.until != "" {
 		end, err := parseTime(f.until, start, zone)
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, fmt.Errorf("--until: %w", err)
-		case !end.After(now):
-			return nil, fmt.Errorf("--until: %s is over", end.In(zone).Format("2006-01-02 15:04:05 MST"))
-		case !end.After(start):
-			return nil, errors.New("--until: the pin would end before it starts")
 		}
 		pin.Spec.ExpiresAt = seconds(end)
-		return pin, nil
+		return pin, checkSpan("--until", start, end, now)
 	}
 	pin.Spec.Duration = v1alpha1.Duration(f.lasts)
-	if span, err := pin.Spec.Duration.Parse(); err != nil || span <= 0 {
+	span, err := pin.Spec.Duration.Parse()
+	if err != nil || span <= 0 {
 		return nil, fmt.Errorf("--for: %q is not a duration such as 3h or 1h30m", f.lasts)
 	}
-	return pin, nil
+	return pin, checkSpan("--for", start, start.Add(span), now)
+}
+
+// checkSpan refuses a pin that would be over already: the API server takes it, and written over one that is in force it would
+// end that. How long a pin may last is the manager's to say. flag is the one that says the end.
+func checkSpan(flag string, start, end, now time.Time) error {
+	switch {
+	case !end.After(now):
+		return fmt.Errorf("%s: %s is over", flag, end.In(now.Location()).Format("2006-01-02 15:04:05 MST"))
+	case !end.After(start):
+		return fmt.Errorf("%s: the pin would end before it starts", flag)
+	}
+	return nil
 }
 
 // seconds rounds up to a whole second: objects hold no less.

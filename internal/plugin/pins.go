@@ -94,8 +94,12 @@ func (p *pinsCommand) grid(pins []v1alpha1.BackendPin, namespaces bool) *grid {
 	return t
 }
 
-// phaseText adds why a pin that is in time does nothing, which only the manager knows.
+// phaseText adds why a pin does nothing: one that is in time, which only the manager knows, and one that is not accepted.
 func phaseText(p *v1alpha1.BackendPin, phase v1alpha1.PinPhase) string {
+	accepted := meta.FindStatusCondition(p.Status.Conditions, string(v1alpha1.ConditionAccepted))
+	if phase == v1alpha1.PinRejected && p.Status.Phase == v1alpha1.PinRejected && accepted != nil {
+		return fmt.Sprintf("%s (%s)", phase, accepted.Reason)
+	}
 	active := meta.FindStatusCondition(p.Status.Conditions, string(v1alpha1.ConditionActive))
 	if phase == v1alpha1.PinActive && p.Status.Phase == v1alpha1.PinIneffective && active != nil {
 		return fmt.Sprintf("%s (%s)", p.Status.Phase, active.Reason)

@@ -139,7 +139,7 @@ func (v *Verdict) addGeneral(levels []Level, t *Level) {
 	}
 	if v.Finding != Refused && t.Calls > 0 {
 		least := slices.MinFunc(levels, func(a, b Level) int { return a.Calls - b.Calls })
-		v.Says = append(v.Says, fmt.Sprintf("Few calls, identical and short: at concurrency %d a percentile stands on %d calls.", least.Concurrency, least.Calls))
+		v.Says = append(v.Says, fmt.Sprintf("Few calls, identical and short: at concurrency %d a percentile stands on %s.", least.Concurrency, callsText(least.Calls)))
 	}
 }
 
@@ -207,4 +207,11 @@ func medians(levels []Level) (low, high int64) {
 		return 0, 0
 	}
 	return first.Latency.P50, last.Latency.P50
+}
+
+func callsText(n int) string {
+	if n == 1 {
+		return "1 call"
+	}
+	return fmt.Sprintf("%d calls", n)
 }
