@@ -90,7 +90,7 @@ spec:
   chain:
   - {name: tower, url: %q, model: "ornith:35b", regime: contended}
   - {name: hosted, url: %q, model: deepseek-v4, regime: hosted}
-  saturation: {threshold: 2, slowAfter: 3s, cooldown: %s, coldStartGrace: 5s}
+  saturation: {threshold: 2, slowAfter: 3s, nonStreamingSlowAfter: 10s, cooldown: %s, coldStartGrace: 5s}
   rateLimit: {requests: 20, per: 1s, burst: 20}
 `, s.Backends["tower"].URL(), s.Backends["hosted"].URL(), cooldown)
 }
