@@ -47,7 +47,7 @@ var rules = []rule{
 	on(`^kubectl label namespace spillway-system`, "sets what the namespace has already", func(c string) string { return c + " --overwrite" }),
 	on(`kubectl create namespace sirens-echo`, "makes what exists already", helpOnly),
 	on(`^(bin/)?proxy --manifests`, "would serve until it is stopped; test/docs lets it", versionOnly),
-	on(`^curl .*Bearer \$\(cat keys/ann\)|^curl http://127.0.0.1:9090/statusz|"home/default"`, "asks a proxy that test/docs starts from files", nothing),
+	on(`^curl .*Bearer \$\(cat keys/ann\)|^curl '?http://127.0.0.1:9090/statusz|"home/default"`, "asks a proxy that test/docs starts from files", nothing),
 	on(`spillway pin fast `, "shows a refusal, of a person who has no right", nothing),
 	on(`spillway burst-probe default --url [^ ]+$`, "sends nothing without --yes", refused),
 	on(`spillway unpin pin/default-prefer-hosted`, "comes second on its page, and the first has ended the pin", refused),
