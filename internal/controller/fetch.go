@@ -17,8 +17,14 @@ import (
 // fetchers is how many objects are read at a time.
 const fetchers = 16
 
-// fetcher reads the Secrets and ConfigMaps that routes name past the informers, each once per resourceVersion, and holds
-// no others. It is for one goroutine.
+// version is what of an object's content the informers know: another one means another content.
+type version struct {
+	uid      types.UID
+	resource string // resourceVersion
+}
+
+// fetcher reads the Secrets and ConfigMaps that routes name past the informers, each once per version, and holds no others. It
+// is for one goroutine.
 type fetcher struct {
 	reader  client.Reader
 	held    map[compiler.Reference]client.Object
@@ -31,15 +37,15 @@ func newFetcher(reader client.Reader) *fetcher {
 
 // fill reads what is wanted (by version) into the snapshot. An object that is gone or that we may not read is absent from
 // it. Where reading fails otherwise the object as it was last read stands in, and failed holds one of the errors.
-func (f *fetcher) fill(ctx context.Context, s *compiler.Snapshot, wanted map[compiler.Reference]string) (failed error) {
+func (f *fetcher) fill(ctx context.Context, s *compiler.Snapshot, wanted map[compiler.Reference]version) (failed error) {
 	s.Secrets = map[types.NamespacedName]*corev1.Secret{}
 	s.ConfigMaps = map[types.NamespacedName]*corev1.ConfigMap{}
 	next := make(map[compiler.Reference]client.Object, len(wanted))
 	var mu sync.Mutex
 	var wait sync.WaitGroup
 	slots := make(chan struct{}, fetchers)
-	for ref, version := range wanted {
-		if held := f.held[ref]; held != nil && !older(held.GetResourceVersion(), version) {
+	for ref, seen := range wanted {
+		if held := f.held[ref]; held != nil && held.GetUID() == seen.uid && !older(held.GetResourceVersion(), seen.resource) {
 			mu.Lock()
 			next[ref] = held
 			mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/spillway-dev/spillway/internal/compiler"
@@ -16,6 +17,7 @@ import (
 // oneSecret is a reader that knows one Secret and counts how often it is read.
 type oneSecret struct {
 	client.Reader
+	uid     types.UID
 	version string
 	err     error
 	reads   int
@@ -23,6 +25,7 @@ type oneSecret struct {
 
 func (r *oneSecret) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	r.reads++
+	into.SetUID(r.uid)
 	into.SetResourceVersion(r.version)
 	return r.err
 }
@@ -53,9 +56,9 @@ func TestFetcherReadsEachVersionOnce(t *testing.T) {
 			f := newFetcher(reader)
 			for i, s := range steps {
 				reader.version, reader.err = s.stored, s.err
-				wanted := map[compiler.Reference]string{}
+				wanted := map[compiler.Reference]version{}
 				if s.seen != "" {
-					wanted[ref] = s.seen
+					wanted[ref] = version{resource: s.seen}
 				}
 				var snapshot compiler.Snapshot
 				failed := f.fill(t.Context(), &snapshot, wanted) != nil
@@ -68,5 +71,26 @@ func TestFetcherReadsEachVersionOnce(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestFetcherReadsARecreatedObjectAnew(t *testing.T) {
+	ref := compiler.Reference{Kind: compiler.KindSecret, Namespace: "ns", Name: "tower"}
+	reader := &oneSecret{uid: "first", version: "900"}
+	f := newFetcher(reader)
+	for i, stored := range []version{{"first", "900"}, {"second", "7"}, {"second", "7"}} {
+		reader.uid, reader.version = stored.uid, stored.resource
+		var snapshot compiler.Snapshot
+		if err := f.fill(t.Context(), &snapshot, map[compiler.Reference]version{ref: stored}); err != nil {
+			t.Fatal(err)
+		}
+		for _, secret := range snapshot.Secrets {
+			if diff := cmp.Diff(stored, version{secret.UID, secret.ResourceVersion}, cmp.AllowUnexported(version{})); diff != "" {
+				t.Errorf("step %d (-want +got):\n%s", i, diff)
+			}
+		}
+	}
+	if reader.reads != 2 {
+		t.Errorf("read %d times, want each object once", reader.reads)
 	}
 }

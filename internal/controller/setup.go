@@ -49,6 +49,7 @@ type system struct {
 	publisher *publisher
 	sweeper   *sweeper
 	skews     *skews
+	guard     *guard
 	routes    *routes
 	pins      *pins
 
@@ -69,6 +70,7 @@ func newSystem(mgr ctrl.Manager, o Options) *system {
 		metrics: o.Metrics, wake: newSignal(), seen: map[int]bool{},
 	}
 	s.sweeper = &sweeper{reports: s.reports, writer: mgr.GetClient(), retention: o.ReportRetention}
+	s.guard = &guard{reader: mgr.GetAPIReader(), namespace: o.Namespace, clock: o.Clock}
 	s.skews = &skews{reader: mgr.GetAPIReader(), metrics: o.Metrics, clock: o.Clock}
 	s.routes = &routes{world: s.world, compiling: s.compiling, reports: s.reports, ledger: ledger, skews: s.skews, writer: writer, clock: o.Clock, pace: newPace()}
 	s.routes.known = func() bool { return s.publisher.loaded.Load() && s.reports.fleet.Load() != nil }
@@ -153,7 +155,7 @@ func (b *bootstrap) Start(ctx context.Context) error {
 	if err := together(ctx, append(s.world.watches(b.mgr.GetCache()), s.reports.watch(b.mgr.GetCache()))); err != nil {
 		return ignoreEnd(ctx, err)
 	}
-	for _, part := range []manager.Runnable{s.compiling, s.reports, s.publisher, s.sweeper, s.skews} {
+	for _, part := range []manager.Runnable{s.compiling, s.reports, s.publisher, s.sweeper, s.skews, s.guard} {
 		if err := b.mgr.Add(part); err != nil {
 			return fmt.Errorf("start a part of the manager: %w", err)
 		}

@@ -25,8 +25,8 @@ type world struct {
 	routes   map[types.NamespacedName]*storedRoute
 	pins     map[types.NamespacedName]*storedPin
 	services map[types.NamespacedName]*corev1.Service
-	// versions of the Secrets and ConfigMaps that exist, by resourceVersion: their content is not watched.
-	versions map[compiler.Reference]string
+	// versions of the Secrets and ConfigMaps that exist: their content is not watched.
+	versions map[compiler.Reference]version
 	// named counts the routes that name an object, so that an event of any other is nothing to us.
 	named map[compiler.Reference]int
 
@@ -39,7 +39,7 @@ type world struct {
 func newWorld() *world {
 	return &world{
 		routes: map[types.NamespacedName]*storedRoute{}, pins: map[types.NamespacedName]*storedPin{},
-		services: map[types.NamespacedName]*corev1.Service{}, versions: map[compiler.Reference]string{},
+		services: map[types.NamespacedName]*corev1.Service{}, versions: map[compiler.Reference]version{},
 		named: map[compiler.Reference]int{}, dirty: newSignal(),
 		onRoute: func(types.NamespacedName) {}, onPin: func(types.NamespacedName) {},
 		onSecret: func(types.NamespacedName, string) {},
@@ -175,24 +175,24 @@ func (w *world) setService(key types.NamespacedName, service *corev1.Service) {
 func (w *world) setVersion(kind compiler.Kind) func(types.NamespacedName, *metav1.PartialObjectMetadata) {
 	return func(key types.NamespacedName, object *metav1.PartialObjectMetadata) {
 		ref := compiler.Reference{Kind: kind, Namespace: key.Namespace, Name: key.Name}
-		version := ""
+		var is version
 		if object != nil {
-			version = object.ResourceVersion
+			is = version{object.UID, object.ResourceVersion}
 		}
 		w.mu.Lock()
 		was := w.versions[ref]
-		if version == "" {
+		if object == nil {
 			delete(w.versions, ref)
 		} else {
-			w.versions[ref] = version
+			w.versions[ref] = is
 		}
 		named := w.named[ref] > 0
 		w.mu.Unlock()
-		if named && was != version {
+		if named && was != is {
 			w.dirty.raise()
 		}
 		if kind == compiler.KindSecret {
-			w.onSecret(key, version)
+			w.onSecret(key, is.resource)
 		}
 	}
 }
@@ -213,7 +213,7 @@ func (w *world) pin(key types.NamespacedName) *storedPin {
 
 // snapshot returns what a compile reads, apart from the Secrets and ConfigMaps, and the versions of those that are named
 // and exist. Routes and pins are in the order of their keys.
-func (w *world) snapshot() (compiler.Snapshot, map[compiler.Reference]string) {
+func (w *world) snapshot() (compiler.Snapshot, map[compiler.Reference]version) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	s := compiler.Snapshot{Services: map[types.NamespacedName]*corev1.Service{}}
@@ -233,15 +233,15 @@ func (w *world) snapshot() (compiler.Snapshot, map[compiler.Reference]string) {
 		}
 		s.Pins = append(s.Pins, &p.BackendPin)
 	}
-	wanted := map[compiler.Reference]string{}
+	wanted := map[compiler.Reference]version{}
 	for ref := range w.named {
 		key := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 		if ref.Kind == compiler.KindService {
 			if service := w.services[key]; service != nil {
 				s.Services[key] = service
 			}
-		} else if version, exists := w.versions[ref]; exists {
-			wanted[ref] = version
+		} else if seen, exists := w.versions[ref]; exists {
+			wanted[ref] = seen
 		}
 	}
 	return s, wanted

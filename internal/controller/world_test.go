@@ -68,9 +68,14 @@ func TestOnlyWhatACompileReadsMakesTheWorldDirty(t *testing.T) {
 			r.UID = "other"
 			w.setRoute(routeKey, r)
 		}, true},
-		"a route deleted":                {func(w *world) { w.setRoute(routeKey, nil) }, true},
-		"a named Secret rotated":         {func(w *world) { w.setVersion(compiler.KindSecret)(in("tower"), metadata("8")) }, true},
-		"a named Secret seen again":      {func(w *world) { w.setVersion(compiler.KindSecret)(in("tower"), metadata("7")) }, false},
+		"a route deleted":           {func(w *world) { w.setRoute(routeKey, nil) }, true},
+		"a named Secret rotated":    {func(w *world) { w.setVersion(compiler.KindSecret)(in("tower"), metadata("8")) }, true},
+		"a named Secret seen again": {func(w *world) { w.setVersion(compiler.KindSecret)(in("tower"), metadata("7")) }, false},
+		"a named Secret recreated, in an etcd that counts anew": {func(w *world) {
+			again := metadata("7")
+			again.UID = "other"
+			w.setVersion(compiler.KindSecret)(in("tower"), again)
+		}, true},
 		"a named Secret deleted":         {func(w *world) { w.setVersion(compiler.KindSecret)(in("tower"), nil) }, true},
 		"a Secret that nobody names":     {func(w *world) { w.setVersion(compiler.KindSecret)(in("other"), metadata("8")) }, false},
 		"a ConfigMap of a Secret's name": {func(w *world) { w.setVersion(compiler.KindConfigMap)(in("tower"), metadata("8")) }, false},
@@ -119,7 +124,7 @@ func TestSnapshotHoldsWhatRoutesName(t *testing.T) {
 	if diff := cmp.Diff([]compiler.Undecodable{{Kind: compiler.KindRoute, Key: oddKey, Generation: 4, Detail: "spec.chain is odd"}}, s.Undecodable); diff != "" {
 		t.Errorf("undecodable (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[compiler.Reference]string{{Kind: compiler.KindSecret, Namespace: "ns", Name: "tower"}: "7"}, wanted); diff != "" {
+	if diff := cmp.Diff(map[compiler.Reference]version{{Kind: compiler.KindSecret, Namespace: "ns", Name: "tower"}: {resource: "7"}}, wanted, cmp.AllowUnexported(version{})); diff != "" {
 		t.Errorf("wanted (-want +got):\n%s", diff)
 	}
 }

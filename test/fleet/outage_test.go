@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 )
 
 var _ = Describe("Without the API server", Ordered, func() {
+	var successor *stack.Supervised // of the first manager; nil before there is one
 	It("a proxy works on its own memory and catches up", func(ctx SpecContext) {
 		var alone *stack.Proxy
 		for _, p := range system.Proxies { // the one behind the forwarder may have been replaced
@@ -49,7 +51,8 @@ var _ = Describe("Without the API server", Ordered, func() {
 	})
 
 	It("a new leader takes over, and no two managers write at a time", func(ctx SpecContext) {
-		_, err := system.AddManager(ctx)
+		var err error
+		successor, err = system.AddManager(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		_, offset, err := system.ReadAudit(0)
 		Expect(err).NotTo(HaveOccurred())
@@ -70,7 +73,10 @@ var _ = Describe("Without the API server", Ordered, func() {
 		backend.set("lost-tower", full)
 		route(ctx, "lost", unlimited)
 		Expect(mustAsk(ctx, system.Proxies[0], "lost").backend).To(Equal("hosted"))
+		manager := cmp.Or(successor, system.Manager)
+		before := manager.PID()
 		Expect(system.LoseData(ctx)).To(Succeed())
+		Eventually(manager.PID).ShouldNot(Equal(before), "a manager begins anew, for its watches would be silent")
 		Expect(mustAsk(ctx, system.Proxies[1], "lost").backend).To(Equal("hosted"), "callers go on")
 		apply(ctx, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+team+"}\n")
 		route(ctx, "lost", unlimited)
