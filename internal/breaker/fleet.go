@@ -232,8 +232,12 @@ func (b *backend) adoptable(rec Record, now time.Duration) opening {
 	return opening{on: true, until: now + min(max(0, rec.Remaining), bound), reason: rec.Reason, message: rec.Message}
 }
 
-// joinCounts opens the breaker when a peer's new events and one's own reach the threshold together. Without own events
-// it is left to those who have some: their report says what came of it.
+// joinCounts opens the breaker when a peer's new events and one's own reach the threshold together. Who has no event of its own
+// leaves the opening to those who have one: they read the same reports, and their opening is adopted within the second. To open
+// here as well would be the same opening once per proxy, each with an urgent write, a transition in metrics and log, and a tie to
+// merge for all others. Nor would it be as well founded: where news of a good answer that voids the counts is still on its way, an
+// owner of a count has at least seen the backend fail itself. Where all owners are gone, the first bad turn of one's own opens at
+// once, because their counts are added for as long as their reports live.
 func (r *Registry) joinCounts(b *backend, previous, rec Record, now time.Duration) {
 	if rec.LastGood != b.lastGood {
 		return

@@ -85,6 +85,21 @@ func TestFleet(t *testing.T) {
 				f.pods[1].silent("a", 1)
 				f.tell(0)
 			}, want: openView(ReasonSaturated, satCooldown)},
+		"who has seen nothing itself leaves the opening to those who have": {
+			do: func(f *fleet) {
+				for _, name := range []string{"pod-8", "pod-9"} {
+					f.pods[1].r.Adopt(name, []Record{{ID: "a", State: Closed, Saturations: 1}})
+				}
+				if got := f.pods[1].urgent; got != 0 {
+					f.t.Errorf("%d urgent reports of what others know, want none", got)
+				}
+			}, want: closedView},
+		"and takes their counts for its own first one": {
+			do: func(f *fleet) {
+				f.pods[1].r.Adopt("pod-8", []Record{{ID: "a", State: Closed, Saturations: 1}})
+				f.pods[1].r.Adopt("pod-9", []Record{{ID: "a", State: Closed, Saturations: 1}})
+				f.pods[1].silent("a", 1)
+			}, want: openView(ReasonSaturated, satCooldown)},
 		"a good answer anywhere starts the count over": {
 			do: func(f *fleet) {
 				f.pods[0].silent("a", 1)
