@@ -44,7 +44,8 @@ demo: build ## Tell the founding case on a real control plane, checking every st
 
 .PHONY: run
 run: build ## Start control plane, manager, two proxies and two simulated backends; Ctrl-C stops all.
-	@$(WITH_ASSETS) $(GO) run ./hack/run
+	@$(GO) build -o bin/run ./hack/run
+	@$(WITH_ASSETS) exec bin/run # "go run" would end with an error at Ctrl-C
 
 ##@ Build
 
