@@ -79,20 +79,7 @@ const tokens = 12
 const cooldown = 30 * time.Second
 
 func route(s *stack.Stack) string {
-	return fmt.Sprintf(`apiVersion: v1
-kind: Namespace
-metadata: {name: sirens-echo}
----
-apiVersion: spillway.dev/v1alpha1
-kind: LLMRoute
-metadata: {name: default, namespace: sirens-echo}
-spec:
-  chain:
-  - {name: tower, url: %q, model: "ornith:35b", regime: contended}
-  - {name: hosted, url: %q, model: deepseek-v4, regime: hosted}
-  saturation: {threshold: 2, slowAfter: 3s, nonStreamingSlowAfter: 10s, cooldown: %s, coldStartGrace: 5s}
-  rateLimit: {requests: 20, per: 1s, burst: 20}
-`, s.Backends["tower"].URL(), s.Backends["hosted"].URL(), cooldown)
+	return s.FirstRoute(fmt.Sprintf("threshold: 2, slowAfter: 3s, nonStreamingSlowAfter: 10s, cooldown: %s, coldStartGrace: 5s", cooldown))
 }
 
 func next(s *stack.Stack) string {

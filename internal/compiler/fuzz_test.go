@@ -77,19 +77,26 @@ func (m mutator) mutateSlice(v reflect.Value) {
 	}
 }
 
-// FuzzCompileNeverPanics mutates the objects of the golden cases and holds the result against what must always be true.
-func FuzzCompileNeverPanics(f *testing.F) {
-	for seed := range uint64(200) {
-		f.Add(seed)
-	}
+// goldenSnapshots is the objects of several golden cases in one.
+func goldenSnapshots(tb testing.TB) testSnapshot {
+	tb.Helper()
 	all := emptySnapshot()
 	for _, file := range []string{"founding", "references", "pins"} {
-		one := readSnapshot(f, "testdata/"+file+".in.yaml")
+		one := readSnapshot(tb, "testdata/"+file+".in.yaml")
 		all.Routes, all.Pins = append(all.Routes, one.Routes...), append(all.Pins, one.Pins...)
 		maps.Copy(all.Secrets, one.Secrets)
 		maps.Copy(all.ConfigMaps, one.ConfigMaps)
 		maps.Copy(all.Services, one.Services)
 	}
+	return all
+}
+
+// FuzzCompileNeverPanics mutates the objects of the golden cases and holds the result against what must always be true.
+func FuzzCompileNeverPanics(f *testing.F) {
+	for seed := range uint64(200) {
+		f.Add(seed)
+	}
+	all := goldenSnapshots(f)
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		m := mutator{rand.New(rand.NewPCG(seed, 1))}
 		s := deepCopy(all.Snapshot)

@@ -100,14 +100,7 @@ func FuzzRecompileIsCompile(f *testing.F) {
 	for seed := range uint64(30) {
 		f.Add(seed)
 	}
-	all := emptySnapshot()
-	for _, file := range []string{"founding", "references", "pins"} {
-		one := readSnapshot(f, "testdata/"+file+".in.yaml")
-		all.Routes, all.Pins = append(all.Routes, one.Routes...), append(all.Pins, one.Pins...)
-		maps.Copy(all.Secrets, one.Secrets)
-		maps.Copy(all.ConfigMaps, one.ConfigMaps)
-		maps.Copy(all.Services, one.Services)
-	}
+	all := goldenSnapshots(f)
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		m := mutator{rand.New(rand.NewPCG(seed, 2))}
 		is := all.Snapshot

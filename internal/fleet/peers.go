@@ -11,7 +11,6 @@ import (
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
 	"github.com/spillway-dev/spillway/internal/breaker"
-	"github.com/spillway-dev/spillway/internal/status"
 	"github.com/spillway-dev/spillway/internal/telemetry"
 )
 
@@ -157,7 +156,7 @@ func (p *peers) see(obj any) string {
 		return report.Name // a list that repeats what is known is no sign of life
 	}
 	p.hear(began)
-	seen := newPeer(report, began, status.Offset(report.Status.RenewTime.Time, began))
+	seen := newPeer(report, began, report.Status.ClockOffset(began))
 	p.known[report.Name] = seen
 	if p.adopting && seen.understood {
 		p.breakers.Adopt(report.Name, seen.records)

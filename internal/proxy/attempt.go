@@ -85,18 +85,24 @@ func (a *attempt) note(o *Outcome) {
 
 // endSpan ends the attempt's span with what it ended in.
 func (a *attempt) endSpan(o *Outcome) {
-	end := telemetry.AttemptEnd{Outcome: o.Class.String(), Regime: a.backend.Regime, Cause: o.Cause,
-		Prompt: a.usage.Prompt, Completed: a.usage.Completion}
+	end := o.spanEnd(a.backend)
+	end.Prompt, end.Completed = a.usage.Prompt, a.usage.Completion
 	if a.up.resp != nil {
 		end.Status = a.up.resp.StatusCode
 	}
+	a.span.End(end)
+}
+
+// spanEnd is what the span of an attempt or a probe at a backend ends with.
+func (o *Outcome) spanEnd(b *table.Backend) telemetry.AttemptEnd {
+	end := telemetry.AttemptEnd{Outcome: o.Class.String(), Regime: b.Regime, Cause: o.Cause, Status: o.Status}
 	if o.Class != Success && o.Class != Cancelled {
 		end.Error = string(o.attemptCode())
 	}
 	if o.saturation() {
 		end.Regime = "saturated"
 	}
-	a.span.End(end)
+	return end
 }
 
 // suspect has the backend asked whether it is silent, where the attempt ended too early to tell.

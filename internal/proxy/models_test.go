@@ -132,20 +132,3 @@ func TestTheCallerIsNamedInTheAccessLine(t *testing.T) {
 		t.Errorf("a credential in the log: %s", r.log)
 	}
 }
-
-// get sends a request without a body.
-func (r *rig) get(method, path string, header ...string) answer {
-	r.t.Helper()
-	req, err := http.NewRequestWithContext(r.t.Context(), method, r.server.URL+path, nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for i := 0; i+1 < len(header); i += 2 {
-		req.Header.Add(header[i], header[i+1])
-	}
-	resp, err := r.client.Do(req)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return finish(resp)
-}

@@ -33,23 +33,11 @@ func (p *Proxy) Probe(ctx context.Context, r breaker.ProbeRequest) breaker.Resul
 		// Newer models take the limit under its new name only.
 		o = p.probe(ctx, span, r.Backend, ep, "max_completion_tokens")
 	}
-	endProbe(span, r.Backend, &o)
+	span.End(o.spanEnd(r.Backend))
 	if ctx.Err() != nil {
 		return breaker.Result{Kind: breaker.Neutral}
 	}
 	return o.evidence()
-}
-
-// endProbe ends a probe's span with what it ended in.
-func endProbe(span *telemetry.AttemptSpan, b *table.Backend, o *Outcome) {
-	end := telemetry.AttemptEnd{Outcome: o.Class.String(), Regime: b.Regime, Cause: o.Cause, Status: o.Status}
-	if o.Class != Success && o.Class != Cancelled {
-		end.Error = string(o.attemptCode())
-	}
-	if o.saturation() {
-		end.Regime = "saturated"
-	}
-	span.End(end)
 }
 
 // smallest is the least demanding request of a dialect.

@@ -256,10 +256,21 @@ func newRig(t *testing.T, route *table.Route, change ...func(*proxy.Config)) *ri
 	return r
 }
 
-// start sends a request and returns its response; header holds pairs of name and value.
+// start sends a chat request and returns its response; header holds pairs of name and value.
 func (r *rig) start(body string, header ...string) *http.Response {
 	r.t.Helper()
-	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.server.URL+"/v1/chat/completions", strings.NewReader(body))
+	return r.send(http.MethodPost, "/v1/chat/completions", strings.NewReader(body), header)
+}
+
+// get sends a request without a body.
+func (r *rig) get(method, path string, header ...string) answer {
+	r.t.Helper()
+	return finish(r.send(method, path, nil, header))
+}
+
+func (r *rig) send(method, path string, body io.Reader, header []string) *http.Response {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(r.t.Context(), method, r.server.URL+path, body)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -84,7 +84,7 @@ func NewFleet(reports []Report) *Fleet {
 			b := &r.Status.Breakers[i]
 			id := table.BackendID(b.ID)
 			votes[id] = append(votes[id], vote{
-				BreakerReport: b, written: r.Status.RenewTime.Time, offset: Offset(r.Status.RenewTime.Time, r.Seen), counts: !r.Status.Draining,
+				BreakerReport: b, written: r.Status.RenewTime.Time, offset: r.Status.ClockOffset(r.Seen), counts: !r.Status.Draining,
 			})
 		}
 	}

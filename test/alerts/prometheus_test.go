@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -32,7 +31,7 @@ func TestPrometheusSeesTheStory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics := freeAddress(t)
+	metrics := freeAddr(t)
 	s, err := stack.Start(ctx, stack.Options{
 		Root: root, Dir: t.TempDir(), Backends: story.Backends(), Tokens: story.Tokens,
 		Listen: []string{"127.0.0.1:0", "127.0.0.1:0"}, ManagerMetrics: metrics, Progress: t.Output(),
@@ -78,15 +77,13 @@ metadata: {name: short, namespace: sirens-echo}
 spec: {routes: {selector: {}}, backend: hosted, mode: Prefer, duration: 10m, reason: to see the alert}
 `
 
-// freeAddress is an address that nobody listens on at the moment.
-func freeAddress(t *testing.T) string {
+func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := stack.FreeAddr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return addr
 }
 
 // server is a running Prometheus.
@@ -104,7 +101,7 @@ scrape_configs:
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := &server{freeAddress(t)}
+	s := &server{freeAddr(t)}
 	var log bytes.Buffer
 	cmd := exec.Command(binary, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+s.address)
 	cmd.Stdout, cmd.Stderr = &log, &log

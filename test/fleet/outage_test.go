@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -25,7 +24,7 @@ var _ = Describe("Without the API server", Ordered, func() {
 		Expect(alone).NotTo(BeNil())
 		backend.set("cut-tower", full)
 		route(ctx, "cut", unlimited)
-		line.cut()
+		line.Cut()
 		began := time.Now()
 		Expect(mustAsk(ctx, other(alone), "cut").backend).To(Equal("hosted"))
 		Eventually(func() string { return field(ctx, "cut", "{.status.state}") }).Should(Equal("Saturated"))
@@ -33,7 +32,7 @@ var _ = Describe("Without the API server", Ordered, func() {
 		apply(ctx, manifest("cut", unlimited+"model: cut-renamed\n  "))
 		Eventually(func() string { return field(ctx, "cut", "{.status.model} {.status.proxies}") }).Should(Equal(fmt.Sprintf("cut-renamed %d/%d", proxies-1, proxies)))
 		Expect(mustAsk(ctx, alone, "cut").backend).To(Equal("hosted"), "it serves the last table, and finds out by itself")
-		line.mend()
+		line.Mend()
 		ready(ctx, "cut")
 	})
 
@@ -67,9 +66,6 @@ var _ = Describe("Without the API server", Ordered, func() {
 	})
 
 	It("all comes back to truth when etcd has lost everything and the objects are applied again", func(ctx SpecContext) {
-		if os.Getenv("FLEET") != "all" {
-			Skip("slow; set FLEET=all")
-		}
 		backend.set("lost-tower", full)
 		route(ctx, "lost", unlimited)
 		Expect(mustAsk(ctx, system.Proxies[0], "lost").backend).To(Equal("hosted"))

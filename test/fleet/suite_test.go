@@ -31,7 +31,7 @@ const (
 var (
 	system  *stack.Stack
 	backend *backends
-	line    *forwarder // between the last proxy and the API server
+	line    *stack.Forwarder // between the last proxy and the API server
 )
 
 func TestFleet(t *testing.T) {
@@ -50,10 +50,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	system, err = stack.Start(ctx, stack.Options{Root: root, Dir: GinkgoT().TempDir(), Listen: listen, Audit: true, Progress: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(system.Stop()).To(Succeed()) })
-	line, err = newForwarder(system.APIServer())
+	line, err = stack.NewForwarder(system.APIServer())
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(line.listener.Close)
-	_, err = system.StartProxyVia(ctx, "127.0.0.1:0", line.addr())
+	DeferCleanup(line.Close)
+	_, err = system.StartProxyVia(ctx, "127.0.0.1:0", line.Addr())
 	Expect(err).NotTo(HaveOccurred())
 	apply(ctx, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+team+"}\n")
 })

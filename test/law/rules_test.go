@@ -105,6 +105,11 @@ var rules = []rule{
 		forbids:  []string{"internal/controller", "cmd/manager"},
 	},
 	{
+		sentence: "what serves callers meets the manager in table and reports alone: it knows neither manifests nor verdicts nor status",
+		packages: []string{"internal/proxy", "internal/server", "internal/fleet", "internal/callerauth"},
+		forbids:  []string{"internal/compiler", "internal/status"},
+	},
+	{
 		sentence: "commands are wiring: nothing imports them, and the product imports no test code",
 		packages: []string{"api", "internal", "cmd"},
 		forbids:  []string{"hack", "test"},

@@ -96,3 +96,22 @@ func do(request *http.Request, into any) error {
 	}
 	return json.Unmarshal(body, into)
 }
+
+// FirstRoute is the namespace and the route of the pages, over the simulated backends tower and hosted; saturation is what its
+// block of that name holds, since a person and a suite have not the same patience.
+func (s *Stack) FirstRoute(saturation string) string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: Namespace
+metadata: {name: sirens-echo}
+---
+apiVersion: spillway.dev/v1alpha1
+kind: LLMRoute
+metadata: {name: default, namespace: sirens-echo}
+spec:
+  chain:
+  - {name: tower, url: %q, model: "ornith:35b", regime: contended}
+  - {name: hosted, url: %q, model: deepseek-v4, regime: hosted}
+  saturation: {%s}
+  rateLimit: {requests: 20, per: 1s, burst: 20}
+`, s.Backends["tower"].URL(), s.Backends["hosted"].URL(), saturation)
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http/httptest"
 	"os"
 	"time"
@@ -45,7 +44,7 @@ func newBench(ctx context.Context, o options) (_ *bench, err error) {
 	if b.dir, err = os.MkdirTemp("", "spillway-bench-control-"); err != nil {
 		return nil, err
 	}
-	if b.metrics, err = freeAddr(); err != nil {
+	if b.metrics, err = stack.FreeAddr(); err != nil {
 		return nil, err
 	}
 	root, err := stack.FindRoot()
@@ -151,14 +150,4 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// freeAddr returns a loopback address on which nobody listens now.
-func freeAddr() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
 }

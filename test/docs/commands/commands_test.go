@@ -83,24 +83,9 @@ type desk struct {
 	here  *strings.Replacer
 }
 
-var routeManifest = `apiVersion: v1
-kind: Namespace
-metadata: {name: sirens-echo}
----
-apiVersion: spillway.dev/v1alpha1
-kind: LLMRoute
-metadata: {name: default, namespace: sirens-echo}
-spec:
-  chain:
-  - {name: tower, url: %q, model: "ornith:35b", regime: contended}
-  - {name: hosted, url: %q, model: deepseek-v4, regime: hosted}
-  saturation: {threshold: 2, slowAfter: 1s, cooldown: 10s, coldStartGrace: 5s}
-  rateLimit: {requests: 20, per: 1s, burst: 20}
-`
-
 func newDesk(t *testing.T, s *stack.Stack) *desk {
 	t.Helper()
-	d := &desk{stack: s, dir: t.TempDir(), route: fmt.Sprintf(routeManifest, s.Backends["tower"].URL(), s.Backends["hosted"].URL())}
+	d := &desk{stack: s, dir: t.TempDir(), route: s.FirstRoute("threshold: 2, slowAfter: 1s, cooldown: 10s, coldStartGrace: 5s")}
 	for _, name := range []string{"bin", "charts", "config", "docs"} {
 		if err := os.Symlink(filepath.Join(s.Root, name), filepath.Join(d.dir, name)); err != nil {
 			t.Fatal(err)

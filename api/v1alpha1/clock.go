@@ -1,0 +1,18 @@
+package v1alpha1
+
+import "time"
+
+// clocksAgree is how far a report's renewTime may lie from its arrival while the two clocks are taken to agree. A report that was
+// listed, not watched, is as old as a renewal interval of 15 s and a slow write on top.
+const clocksAgree = 30 * time.Second
+
+// ClockOffset returns what is to be added to the instants in the report to bring them to the clock of a reader to whom it came at
+// seen: nothing while the two clocks agree as far as can be told, else what lies between its renewTime and seen. Only what people
+// read needs it: remaining times and epochs decide, and know no wall clock. Where either instant is unknown (zero) there is none.
+func (s *ProxyReportStatus) ClockOffset(seen time.Time) time.Duration {
+	apart := seen.Sub(s.RenewTime.Time)
+	if s.RenewTime.IsZero() || seen.IsZero() || apart.Abs() <= clocksAgree {
+		return 0
+	}
+	return apart
+}
