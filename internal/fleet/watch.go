@@ -93,10 +93,13 @@ func (s *source) run(ctx context.Context, example runtime.Object, sink cache.Ref
 	reflector.RunWithContext(klog.NewContext(ctx, quiet))
 }
 
+// listWatch is what the reflector reads with. What is read whole is read as it is now, never from a version that was seen
+// before: a server that has lost its data would have clients wait until it has caught up with that.
 func (s *source) listWatch() *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			outages := s.outages()
+			opts.ResourceVersion = ""
 			list, err := s.request(&opts).Do(ctx).Get()
 			if err == nil {
 				s.readAt = outages
@@ -104,17 +107,36 @@ func (s *source) listWatch() *cache.ListWatch {
 			return list, s.settle(ctx, err)
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			opts.Watch = true
-			switch outages := s.outages(); {
-			case opts.SendInitialEvents != nil && *opts.SendInitialEvents:
-				s.readAt = outages // a list in the form of a watch
-			case outages != s.readAt:
-				return nil, apierrors.NewResourceExpired("the API server was away; all is read anew")
-			}
-			w, err := s.request(&opts).Watch(ctx)
+			w, err := s.watch(ctx, opts)
 			return w, s.settle(ctx, err)
 		},
 	}
+}
+
+// errReadAnew has the reflector read all anew.
+var errReadAnew = apierrors.NewResourceExpired("the API server was away; all is read anew")
+
+func (s *source) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	opts.Watch = true
+	whole := opts.SendInitialEvents != nil && *opts.SendInitialEvents // a list in the form of a watch
+	outages := s.outages()
+	switch {
+	case whole:
+		opts.ResourceVersion = ""
+	case outages != s.readAt:
+		return nil, errReadAnew
+	}
+	w, err := s.request(&opts).Watch(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case whole:
+		s.readAt = outages
+	case outages != s.outages(): // the request has waited at the gate
+		w.Stop()
+		return nil, errReadAnew
+	}
+	return w, nil
 }
 
 func (s *source) request(opts *metav1.ListOptions) *rest.Request {

@@ -22,8 +22,8 @@ import (
 
 const (
 	proxies = 5
-	// patience is for what has no bound of its own on a busy machine.
-	patience = time.Minute
+	// patience is for what has no bound of its own: it bounds a failure. Programs hold a token that is not valid any more for a minute.
+	patience = 3 * time.Minute
 	// team is the namespace of the routes.
 	team = "team"
 )

@@ -155,7 +155,8 @@ func (d *desk) runPage(ctx context.Context, t *testing.T, page string) {
 	}
 }
 
+// argument is the first one of a script that takes some.
+var argument = regexp.MustCompile(`\$\{?1\b`)
+
 // isProgram says whether a block is a script with an argument.
-func isProgram(commands []string) bool {
-	return strings.Contains(strings.Join(commands, "\n"), "${1:?")
-}
+func isProgram(commands []string) bool { return argument.MatchString(strings.Join(commands, "\n")) }
