@@ -28,3 +28,20 @@ func TestSectionIsReplacedAndTheRestKept(t *testing.T) {
 		t.Error("a section that is not there was replaced")
 	}
 }
+
+// A benchmark that runs for minutes is to find its section at the end.
+func TestThePageHasASectionOfEachBenchmark(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "benchmarks.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "page.md")
+	if err := os.WriteFile(path, page, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"make bench", "make bench-control"} {
+		if err := ReplaceSection(path, name, "new"); err != nil {
+			t.Error(err)
+		}
+	}
+}
