@@ -49,12 +49,8 @@ func (g *guard) Start(ctx context.Context) error {
 		default:
 			g.furthest = version
 		}
-		timer := g.clock.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause(ctx, g.clock, wait) {
 			return nil
-		case <-timer.C():
 		}
 	}
 }

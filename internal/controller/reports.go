@@ -181,12 +181,8 @@ func (s *sweeper) Start(ctx context.Context) error {
 			}
 			log.Info("deleted the report of a proxy that is gone", "report", old.Name)
 		}
-		timer := s.reports.clock.NewTimer(s.retention / 20)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause(ctx, s.reports.clock, s.retention/20) {
 			return nil
-		case <-timer.C():
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -40,6 +41,18 @@ func (s signal) settle(ctx context.Context, quiet, longest time.Duration) bool {
 		case <-s:
 			calm.Reset(quiet)
 		}
+	}
+}
+
+// pause waits for so long. It returns false when ctx ends.
+func pause(ctx context.Context, clk clock.Clock, d time.Duration) bool {
+	timer := clk.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C():
+		return true
 	}
 }
 

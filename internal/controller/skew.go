@@ -53,12 +53,8 @@ func (s *skews) NeedLeaderElection() bool { return false }
 func (s *skews) Start(ctx context.Context) error {
 	for {
 		s.compare(ctx)
-		timer := s.clock.NewTimer(compareCRDsEvery)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause(ctx, s.clock, compareCRDsEvery) {
 			return nil
-		case <-timer.C():
 		}
 	}
 }
