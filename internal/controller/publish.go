@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -275,27 +276,47 @@ func reasonOf(err error) string {
 
 // ledger is a status.Ledger for several goroutines.
 type ledger struct {
-	mu sync.Mutex
-	l  status.Ledger
-	// fresh is told of the routes whose generation is new in what was published.
+	mu    sync.Mutex
+	l     status.Ledger
+	fleet func() *status.Fleet
+	// fresh is told of the routes whose status may be another now that something was published.
 	fresh func([]types.NamespacedName)
 }
 
+// publish notes what was published. Mostly that concerns the routes that are new in it; all of the shard where a proxy was faster
+// than our answer from the API server, or has kept a revision for so long that it is forgotten now.
 func (l *ledger) publish(index int, shard *compiler.EncodedShard) {
 	l.mu.Lock()
-	keys := l.l.Publish(index, shard.Revision, shard.Shard.Routes)
+	fresh, forgotten := l.l.Publish(index, shard.Revision, shard.Shard.Routes)
 	l.mu.Unlock()
-	routes := make([]types.NamespacedName, 0, len(keys))
-	for _, r := range shard.Shard.Routes {
-		if len(routes) < len(keys) && keys[len(routes)] == r.Key() {
-			routes = append(routes, types.NamespacedName{Namespace: r.Namespace, Name: r.Name})
+	if l.fleet().Serving(index, map[table.Revision]bool{shard.Revision: true, forgotten: forgotten != ""}) > 0 {
+		fresh = fresh[:0]
+		for _, r := range shard.Shard.Routes {
+			fresh = append(fresh, r.Key())
 		}
 	}
-	l.fresh(routes)
+	l.fresh(namesOf(fresh))
+}
+
+// concerned are the routes whose status depends on whether a proxy is before or after a move.
+func (l *ledger) concerned(m status.Move) []types.NamespacedName {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return namesOf(l.l.Concerned(m))
 }
 
 func (l *ledger) holding(route *storedRoute) map[table.Revision]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.l.Holding(route.Namespace+"/"+route.Name, string(route.UID), route.Generation)
+}
+
+// namesOf takes keys of routes apart.
+func namesOf(keys []string) []types.NamespacedName {
+	names := make([]types.NamespacedName, 0, len(keys))
+	for _, key := range keys {
+		namespace, name, _ := strings.Cut(key, "/")
+		names = append(names, types.NamespacedName{Namespace: namespace, Name: name})
+	}
+	return names
 }

@@ -46,6 +46,7 @@ type system struct {
 	world     *world
 	reports   *reports
 	compiling *compiling
+	ledger    *ledger
 	publisher *publisher
 	sweeper   *sweeper
 	skews     *skews
@@ -58,7 +59,7 @@ type system struct {
 
 func newSystem(mgr ctrl.Manager, o Options) *system {
 	s := &system{world: newWorld(), reports: newReports(o.Clock, o.ReportTimeout)}
-	ledger := &ledger{fresh: func(keys []types.NamespacedName) { s.toRoutes.add(keys...) }}
+	s.ledger = &ledger{fleet: s.reports.fleet.Load, fresh: func(keys []types.NamespacedName) { s.toRoutes.add(keys...) }}
 	writer := &statusWriter{client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder(reporter)}
 	owner := newOwner(o, mgr.GetAPIReader())
 	s.compiling = &compiling{
@@ -66,13 +67,13 @@ func newSystem(mgr ctrl.Manager, o Options) *system {
 		owner: owner, options: o, clock: o.Clock,
 	}
 	s.publisher = &publisher{
-		writer: mgr.GetClient(), reader: mgr.GetAPIReader(), namespace: o.Namespace, owner: owner, compiling: s.compiling, ledger: ledger,
+		writer: mgr.GetClient(), reader: mgr.GetAPIReader(), namespace: o.Namespace, owner: owner, compiling: s.compiling, ledger: s.ledger,
 		metrics: o.Metrics, wake: newSignal(), seen: map[int]bool{},
 	}
 	s.sweeper = &sweeper{reports: s.reports, writer: mgr.GetClient(), retention: o.ReportRetention}
 	s.guard = &guard{reader: mgr.GetAPIReader(), namespace: o.Namespace, clock: o.Clock}
 	s.skews = &skews{reader: mgr.GetAPIReader(), metrics: o.Metrics, clock: o.Clock}
-	s.routes = &routes{world: s.world, compiling: s.compiling, reports: s.reports, ledger: ledger, skews: s.skews, writer: writer, clock: o.Clock, pace: newPace()}
+	s.routes = &routes{world: s.world, compiling: s.compiling, reports: s.reports, ledger: s.ledger, skews: s.skews, writer: writer, clock: o.Clock, pace: newPace()}
 	s.routes.known = func() bool { return s.publisher.loaded.Load() && s.reports.fleet.Load() != nil }
 	s.pins = &pins{world: s.world, compiling: s.compiling, skews: s.skews, writer: writer, clock: o.Clock, retention: o.PinRetention, pace: newPace()}
 	s.connect(o.Namespace)
@@ -123,8 +124,8 @@ func (s *system) concernedBy(c status.Change) []types.NamespacedName {
 		return nil // the first compile concerns them all
 	}
 	var routes []types.NamespacedName
-	for _, shard := range c.Shards {
-		routes = append(routes, compiled.byShard[shard]...)
+	for _, m := range c.Moves {
+		routes = append(routes, s.ledger.concerned(m)...)
 	}
 	for _, id := range c.Backends {
 		routes = append(routes, compiled.byBackend[id]...)

@@ -278,9 +278,15 @@ func sameInstant(a, b time.Time) bool {
 
 // Change names what differs between two fleets, so that only the routes concerned are looked at.
 type Change struct {
-	All      bool // proxies came, went or changed their release: every route is concerned
-	Shards   []int
+	All      bool              // proxies came, went or changed their release: every route is concerned
+	Moves    []Move            // what proxies did, each once, sorted; Ledger.Concerned knows the routes
 	Backends []table.BackendID // sorted
+}
+
+// Move is what one proxy or several did: they serve another revision of a shard than before. An empty revision is none.
+type Move struct {
+	Shard    int
+	From, To table.Revision
 }
 
 // ChangeFrom returns what differs from an earlier fleet.
@@ -292,11 +298,7 @@ func (f *Fleet) ChangeFrom(earlier *Fleet) Change {
 		return Change{All: true}
 	}
 	var c Change
-	for shard := range table.Shards {
-		if !slices.EqualFunc(f.proxies, earlier.proxies, func(a, b *proxy) bool { return a.revisions[shard] == b.revisions[shard] }) {
-			c.Shards = append(c.Shards, shard)
-		}
-	}
+	c.Moves = f.movesFrom(earlier)
 	for id, e := range f.evidence {
 		if !same(e, earlier.Evidence(id)) {
 			c.Backends = append(c.Backends, id)
@@ -309,6 +311,22 @@ func (f *Fleet) ChangeFrom(earlier *Fleet) Change {
 	}
 	slices.Sort(c.Backends)
 	return c
+}
+
+// movesFrom returns what the proxies did since an earlier fleet of the same proxies.
+func (f *Fleet) movesFrom(earlier *Fleet) []Move {
+	moves := map[Move]bool{}
+	for i, p := range f.proxies {
+		was := earlier.proxies[i]
+		for shard, revision := range p.revisions {
+			if revision != was.revisions[shard] {
+				moves[Move{shard, was.revisions[shard], revision}] = true
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Keys(moves), func(a, b Move) int {
+		return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
+	})
 }
 
 // same says whether two pieces of evidence make the same status.

@@ -107,13 +107,19 @@ func TestChangeNamesWhatDiffers(t *testing.T) {
 	later := proxyReport("p1", open("b", v1alpha1.BackendSaturated, 1))
 	later.Status.RenewTime = metav1.NewMicroTime(now.Add(15 * time.Second))
 	later.Status.Breakers[0].Remaining = "14m44s999ms"
+	without := func(pod string) Report {
+		r := proxyReport(pod)
+		r.Status.Tables = nil
+		return r
+	}
 	cases := map[string]struct {
 		reports []Report
 		want    Change
 	}{
 		"a renewal alone changes nothing":         {[]Report{later, proxyReport("p2")}, Change{}},
 		"a proxy that goes concerns all":          {base[:1], Change{All: true}},
-		"another revision concerns its shard":     {[]Report{base[0], behind("p2")}, Change{Shards: []int{shard}}},
+		"another revision is a move":              {[]Report{base[0], behind("p2")}, Change{Moves: []Move{{shard, revision, "r0"}}}},
+		"a shard that is left is a move to none":  {[]Report{base[0], without("p2")}, Change{Moves: []Move{{shard, revision, ""}}}},
 		"an opening concerns its backend":         {[]Report{base[0], proxyReport("p2", open("c", v1alpha1.BackendFailing, 1))}, Change{Backends: []table.BackendID{"c"}}},
 		"evidence that goes concerns its backend": {[]Report{proxyReport("p1"), proxyReport("p2")}, Change{Backends: []table.BackendID{"b"}}},
 		"an adoption concerns its backend":        {[]Report{base[0], proxyReport("p2", open("b", v1alpha1.BackendSaturated, 1))}, Change{Backends: []table.BackendID{"b"}}},
@@ -124,6 +130,11 @@ func TestChangeNamesWhatDiffers(t *testing.T) {
 				t.Errorf("change (-want +got):\n%s", diff)
 			}
 		})
+	}
+	slow := []Report{behind("p1"), behind("p2")}
+	slow[0].Status.Breakers = base[0].Status.Breakers
+	if diff := cmp.Diff(Change{Moves: []Move{{shard, "r0", revision}}}, NewFleet(base).ChangeFrom(NewFleet(slow))); diff != "" {
+		t.Errorf("what two proxies did is one move (-want +got):\n%s", diff)
 	}
 	if first := NewFleet(base).ChangeFrom(nil); !first.All {
 		t.Error("a first fleet must concern all routes")

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"slices"
 	"time"
 
 	"github.com/spillway-dev/spillway/internal/table"
@@ -39,14 +40,18 @@ func (e entry) is(other entry) bool {
 	return e.generation == other.generation && e.created.Equal(other.created) && (e.uid == other.uid || e.uid == "" || other.uid == "")
 }
 
-// Publish notes that a shard was written and returns the keys of the routes whose generation is new in it, in the order
-// of the shard.
-func (l *Ledger) Publish(index int, revision table.Revision, routes []*table.Route) (fresh []string) {
+// Publish notes that a shard was written. It returns the keys of the routes whose generation is new in it, in the order of the
+// shard, and the revision that it forgets, empty for none.
+func (l *Ledger) Publish(index int, revision table.Revision, routes []*table.Route) (fresh []string, forgotten table.Revision) {
 	s := &l.shards[index]
 	s.sequence++
 	s.revisions = append(s.revisions, publication{revision, s.sequence})
 	if len(s.revisions) > history {
+		forgotten = s.revisions[0].revision
 		s.revisions = s.revisions[1:]
+		if s.lastOf(forgotten) > 0 {
+			forgotten = "" // it was published again
+		}
 	}
 	was := s.routes
 	s.routes = make(map[string]entry, len(routes))
@@ -60,7 +65,30 @@ func (l *Ledger) Publish(index int, revision table.Revision, routes []*table.Rou
 		}
 		s.routes[key] = now
 	}
-	return fresh
+	return fresh, forgotten
+}
+
+// lastOf is the last publication of a revision, 0 where it is not remembered.
+func (s *shardLedger) lastOf(revision table.Revision) int {
+	for _, p := range slices.Backward(s.revisions) {
+		if p.revision == revision {
+			return p.sequence
+		}
+	}
+	return 0
+}
+
+// Concerned returns the keys of the published routes for which a proxy's move counts: that one of the two revisions holds as they
+// are and the other does not. They are in no order.
+func (l *Ledger) Concerned(m Move) (keys []string) {
+	s := &l.shards[m.Shard]
+	from, to := s.lastOf(m.From), s.lastOf(m.To)
+	for key, e := range s.routes {
+		if (from >= e.since) != (to >= e.since) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // Holding returns the published revisions of the route's shard that hold that generation of the object with that uid; none

@@ -28,7 +28,8 @@ func (c *controlPlane) audit() error {
 		return fmt.Errorf("write the audit policy: %w", err)
 	}
 	c.plane.APIServer.Configure().Set("audit-policy-file", policy).Set("audit-log-path", c.auditLog()).
-		Set("audit-log-mode", "blocking") // a write is noted before it is answered
+		Set("audit-log-mode", "blocking").  // a write is noted before it is answered
+		Set("audit-log-maxsize", "1000000") // megabytes; one file, so that offsets stay
 	return nil
 }
 

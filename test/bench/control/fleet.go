@@ -36,14 +36,17 @@ type fleet struct {
 
 	mu       sync.Mutex
 	tables   [table.Shards]string
-	breakers []v1alpha1.BreakerReport
-	changed  chan struct{} // closed and made anew with each change
+	breakers []v1alpha1.BreakerReport // as they were at said
+	said     time.Time
+	changes  int           // in tables and breakers
+	changed  chan struct{} // closed and made anew with each of them
+	reported map[int]int   // the changes that a proxy's report has, by proxy
 	failed   error
 }
 
 func startFleet(ctx context.Context, api client.WithWatch, n int) *fleet {
 	ctx, cancel := context.WithCancel(ctx)
-	f := &fleet{api: api, end: cancel, changed: make(chan struct{})}
+	f := &fleet{api: api, end: cancel, changed: make(chan struct{}), reported: map[int]int{}}
 	f.run.Go(func() { follow(ctx, api, &corev1.SecretList{}, f.read, client.InNamespace(stack.Namespace)) })
 	for i := range n {
 		f.run.Go(func() { f.fail(f.proxy(ctx, i, renewEvery*time.Duration(i)/time.Duration(n))) })
@@ -91,6 +94,7 @@ func (f *fleet) read(s *corev1.Secret) {
 }
 
 func (f *fleet) change() {
+	f.changes++
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
@@ -99,20 +103,62 @@ func (f *fleet) change() {
 func (f *fleet) say(breakers []v1alpha1.BreakerReport) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.breakers = breakers
+	f.breakers, f.said = breakers, time.Now()
 	f.change()
 }
 
-func (f *fleet) status(pod string) (v1alpha1.ProxyReportStatus, <-chan struct{}) {
+// count is how many changes there have been.
+func (f *fleet) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := v1alpha1.ProxyReportStatus{Pod: pod, Schema: v1alpha1.ReportSchema, Ready: true, RenewTime: metav1.NowMicro(), Breakers: f.breakers}
+	return f.changes
+}
+
+// caughtUp waits until there was a change after so many, and the reports of all proxies have every change.
+func (f *fleet) caughtUp(ctx context.Context, after int) error {
+	done := func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for _, n := range f.reported {
+			if n < f.changes {
+				return false
+			}
+		}
+		return f.changes > after
+	}
+	for !done() {
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wrote notes what the report of a proxy has.
+func (f *fleet) wrote(i, changes int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reported[i] = changes
+}
+
+// status is what a proxy reports now, how many changes are in it, and what tells of the next.
+func (f *fleet) status(pod string) (v1alpha1.ProxyReportStatus, int, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	s := v1alpha1.ProxyReportStatus{Pod: pod, Schema: v1alpha1.ReportSchema, Ready: true, RenewTime: metav1.NewMicroTime(now)}
+	for _, b := range f.breakers { // whose remaining time passes
+		if left, err := b.Remaining.Parse(); err == nil {
+			b.Remaining = v1alpha1.FormatDuration(left - now.Sub(f.said).Truncate(time.Millisecond))
+		}
+		s.Breakers = append(s.Breakers, b)
+	}
 	for i, revision := range f.tables {
 		if revision != "" {
 			s.Tables = append(s.Tables, v1alpha1.TableRevision{Shard: int32(i), Revision: revision})
 		}
 	}
-	return s, f.changed
+	return s, f.changes, f.changed
 }
 
 // proxy writes one report until ctx ends.
@@ -123,7 +169,7 @@ func (f *fleet) proxy(ctx context.Context, i int, after time.Duration) error {
 		return f.api.Create(ctx, o)
 	}
 	for {
-		status, changed := f.status(report.Name)
+		status, changes, changed := f.status(report.Name)
 		report.Status = status
 		err := write(ctx, report)
 		if ctx.Err() != nil {
@@ -132,6 +178,7 @@ func (f *fleet) proxy(ctx context.Context, i int, after time.Duration) error {
 		if err != nil {
 			return fmt.Errorf("report %s: %w", report.Name, err)
 		}
+		f.wrote(i, changes)
 		write = f.api.Update
 		wrote := time.Now()
 		timer := time.NewTimer(next)

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,7 +21,8 @@ import (
 )
 
 const (
-	betweenEdits    = 300 * time.Millisecond
+	// Edits are this far apart, after all proxies have reported the last one: 200 reports are most of what an edit costs.
+	betweenEdits    = 500 * time.Millisecond
 	betweenOpenings = 150 * time.Millisecond
 	// patience is how long a change may take before it counts as lost.
 	patience = 30 * time.Second
@@ -38,6 +40,7 @@ func (b *bench) edit(ctx context.Context) error {
 		model := fmt.Sprintf("edited-%d", n)
 		route := b.route(n, 1)
 		patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"model":%q}}`, model))
+		changes := b.fleet.count()
 		began := time.Now()
 		var wait sync.WaitGroup
 		errs := make([]error, len(b.stack.Proxies))
@@ -51,10 +54,13 @@ func (b *bench) edit(ctx context.Context) error {
 		}
 		err := b.api.Patch(ctx, route, patch)
 		wait.Wait()
-		for _, e := range append(errs, err, pause(ctx, betweenEdits)) {
+		for _, e := range append(errs, err) {
 			if e != nil {
 				return e
 			}
+		}
+		if err := errors.Join(b.fleet.caughtUp(ctx, changes), pause(ctx, betweenEdits)); err != nil {
+			return err
 		}
 	}
 	b.results[keyEditP50], b.results[keyEditP99] = milliseconds(quantile(took, 0.5)), milliseconds(quantile(took, 0.99))
