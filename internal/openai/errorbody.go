@@ -172,13 +172,15 @@ func (f *foreignError) impliedStatus() int {
 }
 
 // busyPhrases are how servers say, in the text of a 503, that they are full or still loading: llama.cpp, Ollama, TGI,
-// and others.
+// vLLM ("The engine is currently busy ...", "... reached its prefill token backlog limit"), and others.
 var busyPhrases = [][]byte{
 	[]byte("loading model"),
 	[]byte("model is loading"),
 	[]byte("is currently loading"),
 	[]byte("server busy"),
 	[]byte("server is busy"),
+	[]byte("is currently busy"),
+	[]byte("backlog limit"),
 	[]byte("maximum pending requests"),
 	[]byte("overloaded"),
 	[]byte("at capacity"),

@@ -125,6 +125,8 @@ func TestJudgeStatus(t *testing.T) {
 		"503 with a Retry-After of nothing":    {status: 503, header: "soon", want: answer{Class: openai.Failed}},
 		"D3 503 loading":                       {status: 503, body: `{"error":{"message":"Loading model","type":"unavailable_error","code":503}}`, want: answer{Class: openai.Refused}},
 		"503 busy":                             {status: 503, body: `{"error":"server busy, please try again.  maximum pending requests exceeded"}`, want: answer{Class: openai.Refused}},
+		"503 of a vLLM with too many requests": {status: 503, body: `{"error":{"message":"The engine is currently busy and cannot accept new requests. Please try again later or on a different instance.","type":"ServiceUnavailableError","param":null,"code":503}}`, want: answer{Class: openai.Refused}},
+		"503 of a vLLM with too many tokens":   {status: 503, body: `{"error":{"message":"The engine has reached its prefill token backlog limit. Please try again later or on a different instance.","type":"ServiceUnavailableError","param":null,"code":503}}`, want: answer{Class: openai.Refused}},
 		"503 busy, as text":                    {status: 503, body: "Server Busy\n", want: answer{Class: openai.Refused}},
 		"D3 504":                               {status: 504, want: answer{Class: openai.Failed}},
 		"D3 520":                               {status: 520, want: answer{Class: openai.Failed}},
