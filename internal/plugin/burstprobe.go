@@ -51,7 +51,7 @@ The report ends with a verdict that is no stronger than its evidence. A run in w
 
   # A gentler run
   kubectl spillway burst-probe default --url http://127.0.0.1:8081 --concurrency 1,3 --repeats 2 --yes`,
-		Args:              cobra.ExactArgs(1),
+		Args:              oneRoute,
 		ValidArgsFunction: c.completeRoutes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := b.check(); err != nil {

@@ -45,7 +45,7 @@ Where the proxies ask callers for a token, put it into $` + TokenVariable + `.`,
 
   # Ask for a backend first
   kubectl spillway chat default "Hello" --prefer tower`,
-		Args:              cobra.MinimumNArgs(1),
+		Args:              aRoute,
 		ValidArgsFunction: c.completeRoutes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return h.run(cmd.Context(), args[0], strings.Join(args[1:], " "))
@@ -98,25 +98,68 @@ type conversation struct {
 	said   []message
 }
 
-// converse takes turns until the end of the input. An error ends a turn, not the conversation.
+// converse takes turns until the end of the input, or of ctx. An error ends a turn, not the conversation.
 func (c *conversation) converse(ctx context.Context) error {
-	lines := bufio.NewScanner(c.In)
+	lines := c.lines(ctx)
 	for {
 		fmt.Fprint(c.ErrOut, "> ")
-		if !lines.Scan() || ctx.Err() != nil {
+		select {
+		case <-ctx.Done():
 			fmt.Fprintln(c.ErrOut)
-			return lines.Err()
-		}
-		if strings.TrimSpace(lines.Text()) == "" {
-			continue
-		}
-		if err := c.turn(ctx, lines.Text()); err != nil {
-			if ctx.Err() != nil {
+			return ctx.Err()
+		case line, more := <-lines:
+			if !more || line.err != nil {
+				fmt.Fprintln(c.ErrOut)
+				return line.err
+			}
+			if err := c.answerTo(ctx, line.text); err != nil {
 				return err
 			}
-			fmt.Fprintln(c.ErrOut, explainError(err))
 		}
 	}
+}
+
+// answerTo takes a turn. Its error is that of ctx.
+func (c *conversation) answerTo(ctx context.Context, line string) error {
+	if strings.TrimSpace(line) == "" {
+		return nil
+	}
+	err := c.turn(ctx, line)
+	if err != nil && ctx.Err() == nil {
+		fmt.Fprintln(c.ErrOut, explainError(err))
+		return nil
+	}
+	return err
+}
+
+// typedLine is a line of the input, or why there are no more.
+type typedLine struct {
+	text string
+	err  error
+}
+
+// lines reads the input in a goroutine, since nothing can end a read from a terminal: one that is waited for when ctx ends
+// is over with the process.
+func (c *conversation) lines(ctx context.Context) <-chan typedLine {
+	lines := make(chan typedLine)
+	go func() {
+		defer close(lines)
+		in := bufio.NewScanner(c.In)
+		for more := true; more; {
+			var line typedLine
+			if more = in.Scan(); more {
+				line.text = in.Text()
+			} else if line.err = in.Err(); line.err == nil {
+				return
+			}
+			select {
+			case lines <- line:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return lines
 }
 
 // turn asks and shows the answer. A turn that fails is forgotten.

@@ -1,6 +1,8 @@
 package plugin
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -180,6 +182,27 @@ func TestAConversationKeepsWhatWasSaid(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, s.asked); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Ctrl-C ends a conversation also while it waits for the person.
+func TestAConversationEndsWithTheInterrupt(t *testing.T) {
+	r := newRig(t)
+	in, person := io.Pipe()
+	defer person.Close() // ends the read
+	r.cli.In = in
+	ctx, interrupt := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		c := &conversation{chatCommand: &chatCommand{cli: r.cli}}
+		ended <- c.converse(ctx)
+	}()
+	if _, err := io.WriteString(person, "\n"); err != nil { // the conversation has begun
+		t.Fatal(err)
+	}
+	interrupt()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("it ends with %v", err)
 	}
 }
 

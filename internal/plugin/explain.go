@@ -39,14 +39,14 @@ the status too.`,
 
   # And at half past eleven, with a long prompt?
   kubectl spillway explain default --at 23:30 --prompt-tokens 60000`,
-		Args:              cobra.ExactArgs(1),
+		Args:              oneRoute,
 		ValidArgsFunction: c.completeRoutes,
 		RunE:              func(cmd *cobra.Command, args []string) error { return e.run(cmd.Context(), args[0]) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&e.prefer, "prefer", "", "what the caller sends as X-Prefer-Backend")
 	flags.StringSliceVar(&e.saturated, "saturated", nil, "what if this backend were saturated; may be repeated")
-	flags.StringVar(&e.at, "at", "", "what if it were this time: 23:00, \"2026-08-13 23:00\" or RFC 3339")
+	flags.StringVar(&e.at, "at", "", "what if it were this time: 23:00, \"2026-12-31 23:00\" or RFC 3339")
 	flags.Int64Var(&e.promptTokens, "prompt-tokens", 0, "size of the prompt; 0: not known, no backend is skipped for it")
 	addFormat(cmd, &e.format, formatWide, formatJSON, formatYAML)
 	_ = cmd.RegisterFlagCompletionFunc("prefer", c.completeBackends) // these flags exist

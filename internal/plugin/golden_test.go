@@ -12,10 +12,10 @@ func TestTranscripts(t *testing.T) {
 		"status": {
 			{"status", ns}, {"status", "default", ns, "-o", "wide"}, {"status", "-A"},
 			{"status", "-n", "empty"}, {"status", "absent", ns}, {"status", "stray", ns, "-o", "yaml"},
-			{"status", "default", "-A"}, {"status", "-o", "xml"},
+			{"status", "default", "-A"}, {"status", "-o", "xml"}, {"status", "default", "stray"}, {"status", "--wide"},
 		},
 		"pins": {
-			{"pins", ns}, {"pins", "-A", "-o", "wide"}, {"pins", "-n", "empty"},
+			{"pins", ns}, {"pins", "-A", "-o", "wide"}, {"pins", "-n", "empty"}, {"pins", "default"},
 		},
 		"explain": {
 			{"explain", "default", ns},
@@ -26,6 +26,7 @@ func TestTranscripts(t *testing.T) {
 			{"explain", "stray", ns},
 			{"explain", "young", "-n", "work", "-o", "yaml"},
 			{"explain", "default", ns, "--at", "noon"},
+			{"explain", ns},
 		},
 		"pin": {
 			{"pin", "default", "--backend", "attic", "--for", "3h", "--reason", "a game", ns},

@@ -80,7 +80,7 @@ func (f *pinFlags) declare(cmd *cobra.Command) {
 	flags.StringVarP(&f.backend, "backend", "b", "", "name of the backend in the chain")
 	flags.StringVar(&f.mode, "mode", "prefer", "prefer, avoid or only")
 	flags.StringVar(&f.lasts, "for", "", "how long, such as 3h or 1h30m")
-	flags.StringVar(&f.until, "until", "", "until when: 23:00, \"2026-08-13 23:00\" or RFC 3339; without a zone it is yours")
+	flags.StringVar(&f.until, "until", "", "until when: 23:00, \"2026-12-31 23:00\" or RFC 3339; without a zone it is yours")
 	flags.StringVar(&f.from, "at", "", "when it starts, written as for --until (default: now)")
 	flags.StringVar(&f.reason, "reason", "", "why, for those who look; at most 256 characters")
 	flags.StringVar(&f.name, "name", "", "name of the pin (default: from routes, mode and backend)")

@@ -34,7 +34,7 @@ Pins that have ended are listed until they are deleted, a day later by default.`
 
   # Pins of all namespaces, with times as RFC 3339
   kubectl spillway pins -A -o wide`,
-		Args:              cobra.NoArgs,
+		Args:              nothing,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return p.run(cmd.Context()) },
 	}
@@ -66,7 +66,7 @@ func (p *pinsCommand) run(ctx context.Context) error {
 		return p.format.print(p.Out, &v1alpha1.BackendPinList{TypeMeta: kindOf("BackendPinList"), Items: pins})
 	}
 	if len(pins) == 0 {
-		fmt.Fprintln(p.ErrOut, "There is no pin.")
+		fmt.Fprintf(p.ErrOut, "There is no pin in %s.\n", placeOf(namespace))
 		return nil
 	}
 	return p.grid(pins, namespace == "").print(p.Out)

@@ -29,6 +29,7 @@ next one and stay there until it is well again. A pin moves a backend to the fro
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
 	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, "%s", err) })
 	root.SetVersionTemplate("kubectl-spillway {{.Version}}\n")
 	root.SetIn(c.In)
 	root.SetOut(c.Out)

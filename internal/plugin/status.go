@@ -37,7 +37,7 @@ something that it refers to is missing). SEEN BY counts the proxies that see it 
 
   # All namespaces, and every change from now on
   kubectl spillway status -A --watch`,
-		Args:              cobra.MaximumNArgs(1),
+		Args:              atMostOneRoute,
 		ValidArgsFunction: c.completeRoutes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && s.allNamespaces {
@@ -105,17 +105,21 @@ func listRoutes(ctx context.Context, api client.Reader, what scope) ([]v1alpha1.
 	return list.Items, nil
 }
 
+// placeOf says where something was looked for.
+func placeOf(namespace string) string {
+	if namespace == "" {
+		return "any namespace"
+	}
+	return "the namespace " + namespace
+}
+
 // show prints routes as the format says.
 func (s *statusCommand) show(routes []v1alpha1.LLMRoute, what scope) error {
 	if s.format.structured() {
 		return s.format.print(s.Out, viewsOf(routes))
 	}
 	if len(routes) == 0 {
-		if what.namespace == "" {
-			fmt.Fprintln(s.ErrOut, "There is no route in any namespace.")
-		} else {
-			fmt.Fprintf(s.ErrOut, "There is no route in the namespace %s.\n", what.namespace)
-		}
+		fmt.Fprintf(s.ErrOut, "There is no route in %s.\n", placeOf(what.namespace))
 		return nil
 	}
 	v := statusView{moment: s.moment(s.format == formatWide), namespaces: what.namespace == ""}

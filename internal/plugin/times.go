@@ -104,7 +104,7 @@ func (m moment) localize(text string) string {
 // layouts of a time without a zone; the first is a time of day.
 var layouts = []string{"15:04", "15:04:05", "2006-01-02 15:04", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02T15:04:05"}
 
-var errTime = errors.New("want a time of day such as 23:00, a date and time such as 2026-08-13 23:00, or RFC 3339 such as 2026-08-13T23:00:00Z")
+var errTime = errors.New("want a time of day such as 23:00, a date and time such as 2026-12-31 23:00, or RFC 3339 such as 2026-12-31T23:00:00Z")
 
 // parseTime reads what a person means by a time. A time of day is the next one after the given instant; what has no zone
 // is in theirs.

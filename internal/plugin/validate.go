@@ -39,7 +39,7 @@ those of a proxy without a cluster, where everything must be in them and a pin's
 
   # The folder of a proxy that runs without a cluster
   kubectl spillway validate -f /etc/spillway --standalone`,
-		Args:              cobra.NoArgs,
+		Args:              noFiles,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(v.files) == 0 {

@@ -19,6 +19,7 @@ func TestValidate(t *testing.T) {
 		{"-f", "testdata/absent"},
 		{"-f", "testdata"}, // the world, without what its routes refer to
 		{},
+		{"routes.yaml"}, // the flag forgotten
 	} {
 		all = append(all, r.transcript(append([]string{"validate"}, args...)...))
 	}
