@@ -35,8 +35,11 @@ const (
 	ReasonCRDNewer ConditionReason = "CRDNewer"
 )
 
-// ConditionActive is, beside Accepted, the condition of a BackendPin: True while it changes what at least one route does.
-const ConditionActive ConditionType = "Active"
+// Conditions of a BackendPin, beside Accepted.
+const (
+	// ConditionActive is True while the pin changes what at least one route does.
+	ConditionActive ConditionType = "Active"
+)
 
 // Reasons of Accepted on a route.
 const (
@@ -102,8 +105,11 @@ const (
 	ReasonNoUsableBackend ConditionReason = "NoUsableBackend"
 )
 
-// ReasonReady surfaces when Ready is True. When it is not, Ready carries the reason of the condition that holds it back.
-const ReasonReady ConditionReason = "Ready"
+// Reasons of Ready.
+const (
+	// ReasonReady surfaces when Ready is True. When it is not, Ready carries the reason of the condition that holds it back.
+	ReasonReady ConditionReason = "Ready"
+)
 
 // Reasons of Active, and of Accepted on a pin.
 const (

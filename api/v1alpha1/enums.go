@@ -9,11 +9,11 @@ type Regime string
 
 // Usual regimes.
 const (
-	RegimeIdle      Regime = "idle"
+	RegimeIdle      Regime = "idle"      // the hardware has nothing else to do
 	RegimeContended Regime = "contended" // the hardware is also used for something else
-	RegimeSaturated Regime = "saturated"
-	RegimeHosted    Regime = "hosted"
-	RegimeUnknown   Regime = "unknown"
+	RegimeSaturated Regime = "saturated" // the hardware is usually full; traces also say it of an attempt that met a full backend
+	RegimeHosted    Regime = "hosted"    // somebody else's hardware
+	RegimeUnknown   Regime = "unknown"   // nothing is said
 )
 
 // ServiceScheme is how a Service is spoken to.
@@ -23,8 +23,8 @@ type ServiceScheme string
 
 // Service schemes.
 const (
-	ServiceSchemeHTTP  ServiceScheme = "http"
-	ServiceSchemeHTTPS ServiceScheme = "https"
+	ServiceSchemeHTTP  ServiceScheme = "http"  // in the clear
+	ServiceSchemeHTTPS ServiceScheme = "https" // over TLS, verified as tls says
 )
 
 // AuthScheme is how a credential is sent.
@@ -56,8 +56,8 @@ type CARefKind string
 
 // Kinds of CA references.
 const (
-	CARefConfigMap CARefKind = "ConfigMap"
-	CARefSecret    CARefKind = "Secret"
+	CARefConfigMap CARefKind = "ConfigMap" // its data or binaryData
+	CARefSecret    CARefKind = "Secret"    // its data
 )
 
 // ProbeMode is how a backend is tried again.
@@ -90,7 +90,7 @@ type PreferHeader string
 // What the header does.
 const (
 	PreferHonor  PreferHeader = "Honor"  // the named backend moves to the front
-	PreferIgnore PreferHeader = "Ignore" // nothing
+	PreferIgnore PreferHeader = "Ignore" // nothing changes
 )
 
 // WhenAllOpen is what happens while every backend is open.
