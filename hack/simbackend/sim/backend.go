@@ -36,7 +36,12 @@ func New(config Config) *Backend {
 	config.RetryAfter = cmp.Or(config.RetryAfter, time.Second)
 	b := &Backend{config: config, closed: make(chan struct{}), mux: http.NewServeMux()}
 	b.SetMode(cmp.Or(config.Mode, Idle))
-	b.mux.HandleFunc("POST /v1/chat/completions", b.chat)
+	for path, d := range map[string]*dialect{
+		"/v1/chat/completions": &chatCompletions, "/v1/completions": &textCompletions, "/v1/embeddings": &embeddings,
+		"/v1/responses": &responses, "/v1/messages": &messages,
+	} {
+		b.mux.HandleFunc("POST "+path, b.in(d))
+	}
 	b.mux.HandleFunc("GET /v1/models", b.models)
 	b.mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})

@@ -4,6 +4,7 @@
 // process, tests start it with Start or mount a Backend as an http.Handler.
 //
 //	POST /v1/chat/completions  an answer of N tokens that carry the backend's name, streamed or whole, or whatever the mode says
+//	POST /v1/completions, /v1/responses, /v1/messages, /v1/embeddings: the same, each in its own dialect
 //	GET  /v1/models            the one model; answers while the backend is busy, as real ones do
 //	GET  /health               200 in every mode: capacity is not health
 //	POST /mode                 switch; the mode is the body or ?mode=; GET says which one is on

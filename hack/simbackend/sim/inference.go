@@ -7,27 +7,29 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 )
 
 // maxBody bounds a request body: the proxy's own default.
 const maxBody = 32 << 20
 
-// chatRequest is what of a request decides the answer.
-type chatRequest struct {
-	Model               string `json:"model"`
-	Stream              bool   `json:"stream"`
-	MaxTokens           *int   `json:"max_tokens"`
-	MaxCompletionTokens *int   `json:"max_completion_tokens"`
+// inferenceRequest is what of a request decides the answer, in all dialects.
+type inferenceRequest struct {
+	Model               string          `json:"model"`
+	Stream              bool            `json:"stream"`
+	MaxTokens           *int            `json:"max_tokens"`
+	MaxCompletionTokens *int            `json:"max_completion_tokens"`
+	MaxOutputTokens     *int            `json:"max_output_tokens"`
+	Input               json.RawMessage `json:"input"`
+	EncodingFormat      string          `json:"encoding_format"`
 	StreamOptions       struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
 }
 
 // limit is the number of tokens that the caller wants at most; 0 for no limit.
-func (r chatRequest) limit() int {
-	for _, n := range []*int{r.MaxCompletionTokens, r.MaxTokens} {
+func (r inferenceRequest) limit() int {
+	for _, n := range []*int{r.MaxCompletionTokens, r.MaxOutputTokens, r.MaxTokens} {
 		if n != nil && *n > 0 {
 			return *n
 		}
@@ -35,7 +37,12 @@ func (r chatRequest) limit() int {
 	return 0
 }
 
-func (b *Backend) chat(w http.ResponseWriter, r *http.Request) {
+// in answers requests in a dialect.
+func (b *Backend) in(d *dialect) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { b.infer(d, w, r) }
+}
+
+func (b *Backend) infer(d *dialect, w http.ResponseWriter, r *http.Request) {
 	b.counters.endpoint(r.URL.Path)
 	mode := b.Mode()
 	// The whole body is read before anything else: net/http notices that a caller leaves only after that.
@@ -44,7 +51,7 @@ func (b *Backend) chat(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusBadRequest, "invalid_request_error", "the body cannot be read")
 		return
 	}
-	var request chatRequest
+	var request inferenceRequest
 	if err := json.Unmarshal(body, &request); err != nil {
 		writeError(w, http.StatusBadRequest, "invalid_request_error", "the body is not valid JSON")
 		return
@@ -53,7 +60,7 @@ func (b *Backend) chat(w http.ResponseWriter, r *http.Request) {
 	if b.settle(w, mode) {
 		return
 	}
-	a := &answer{backend: b, w: w, request: request}
+	a := &answer{backend: b, w: w, request: request, dialect: d}
 	switch err := a.give(r.Context(), mode); {
 	case errors.Is(err, errClosed):
 		panic(http.ErrAbortHandler) // cuts the connection: an orderly end would look like an answer
@@ -65,12 +72,16 @@ func (b *Backend) chat(w http.ResponseWriter, r *http.Request) {
 // errClosed says that the backend was closed while a request hung.
 var errClosed = errors.New("backend closed")
 
-// answer is one chat completion on its way to the caller.
+// answer is one on its way to the caller.
 type answer struct {
 	backend *Backend
 	w       http.ResponseWriter
-	request chatRequest
+	request inferenceRequest
+	dialect *dialect
 }
+
+// streams says whether the answer is a stream.
+func (a *answer) streams() bool { return a.request.Stream && a.dialect.token != nil }
 
 // give answers as the mode says. It fails where the caller left before the end, or the backend was closed.
 func (a *answer) give(ctx context.Context, mode Mode) error {
@@ -86,7 +97,7 @@ func (a *answer) give(ctx context.Context, mode Mode) error {
 			return err
 		}
 	}
-	if a.request.Stream {
+	if a.streams() {
 		return a.stream(ctx)
 	}
 	return a.whole(ctx)
@@ -101,17 +112,17 @@ func (a *answer) headersOnly(ctx context.Context) error {
 
 func (a *answer) errorInstead() error {
 	body := errorBody("server_error", "simulated failure")
-	if a.request.Stream {
-		return a.event(body)
+	if a.streams() {
+		return a.send(event{data: body})
 	}
 	writeJSON(a.w, http.StatusOK, body)
 	return nil
 }
 
-// begin sends the headers and, on a stream, the chunk that names the role and carries no token yet.
+// begin sends the headers and, on a stream, what stands before the first token, such as a chunk that names the role.
 func (a *answer) begin() error {
-	if a.request.Stream {
-		return a.chunk(map[string]string{"role": "assistant", "content": ""}, nil)
+	if a.streams() {
+		return a.send(a.dialect.begin(a)...)
 	}
 	a.w.Header().Set("Content-Type", "application/json")
 	a.w.WriteHeader(http.StatusOK)
@@ -127,22 +138,15 @@ func (a *answer) stream(ctx context.Context) error {
 		if err := a.pause(ctx, i); err != nil {
 			return err
 		}
-		if err := a.chunk(map[string]string{"content": token}, nil); err != nil {
+		if err := a.send(a.dialect.token(a, token)...); err != nil {
 			return err
 		}
 		a.backend.counters.update(func(s *Stats) { s.Tokens++ })
 	}
-	if err := a.chunk(map[string]string{}, &finish); err != nil {
-		return err
+	err := a.send(a.dialect.end(a, tokens, finish)...)
+	if err == nil && a.dialect.done {
+		_, err = io.WriteString(a.w, "data: [DONE]\n\n")
 	}
-	if a.request.StreamOptions.IncludeUsage {
-		last := a.envelope("chat.completion.chunk", []any{})
-		last["usage"] = usage(len(tokens))
-		if err := a.event(last); err != nil {
-			return err
-		}
-	}
-	_, err := io.WriteString(a.w, "data: [DONE]\n\n")
 	return err
 }
 
@@ -154,14 +158,8 @@ func (a *answer) whole(ctx context.Context) error {
 			return err
 		}
 	}
-	body := a.envelope("chat.completion", []any{map[string]any{
-		"index":         0,
-		"message":       map[string]string{"role": "assistant", "content": strings.Join(tokens, "")},
-		"finish_reason": finish,
-	}})
-	body["usage"] = usage(len(tokens))
 	a.backend.counters.update(func(s *Stats) { s.Tokens += len(tokens) })
-	writeJSON(a.w, http.StatusOK, body)
+	writeJSON(a.w, http.StatusOK, a.dialect.whole(a, tokens, finish))
 	return nil
 }
 
@@ -194,33 +192,28 @@ func (a *answer) pause(ctx context.Context, token int) error {
 	return a.backend.wait(ctx, a.backend.config.Interval)
 }
 
-func (a *answer) chunk(delta map[string]string, finish *string) error {
-	return a.event(a.envelope("chat.completion.chunk", []any{
-		map[string]any{"index": 0, "delta": delta, "finish_reason": finish},
-	}))
-}
-
-func (a *answer) envelope(object string, choices []any) map[string]any {
-	return map[string]any{
-		"id": "chatcmpl-" + a.backend.config.Name, "object": object, "created": 0, "model": a.request.Model, "choices": choices,
-	}
-}
-
-// event sends one SSE event at once. The first one sends the headers too.
-func (a *answer) event(body map[string]any) error {
-	raw, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
+// send sends SSE events at once. The first time it sends the headers too.
+func (a *answer) send(events ...event) error {
 	a.w.Header().Set("Content-Type", "text/event-stream")
-	if _, err := fmt.Fprintf(a.w, "data: %s\n\n", raw); err != nil {
-		return err
+	for _, e := range events {
+		raw, err := json.Marshal(e.data)
+		if err != nil {
+			return err
+		}
+		if e.name != "" {
+			fmt.Fprintf(a.w, "event: %s\n", e.name)
+		}
+		if _, err := fmt.Fprintf(a.w, "data: %s\n\n", raw); err != nil {
+			return err
+		}
 	}
 	return http.NewResponseController(a.w).Flush()
 }
 
+// prompt is the size of every prompt: nobody counts it.
+const prompt = 7
+
 func usage(completion int) map[string]int {
-	const prompt = 7 // nobody counts the prompt
 	return map[string]int{"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 }
 

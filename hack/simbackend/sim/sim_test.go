@@ -329,3 +329,50 @@ func get(t *testing.T, client *http.Client, url string) string {
 	}
 	return string(body)
 }
+
+// The other endpoints answer the same in their own dialects.
+func TestDialects(t *testing.T) {
+	tests := map[string]struct {
+		path, body string
+		want       []string // parts of the body, in this order
+	}{
+		"a text completion": {"completions", `{"model":"m","prompt":"x"}`,
+			[]string{`"finish_reason":"stop"`, `"text":"tower says hello 4"`, `"object":"text_completion"`, `"total_tokens":11`}},
+		"a text completion in a stream": {"completions", `{"model":"m","stream":true,"max_tokens":2}`,
+			[]string{`"text":"tower"`, `"text":" says"`, `"finish_reason":"length"`, "data: [DONE]\n\n"}},
+		"a response": {"responses", `{"model":"m","input":"x"}`,
+			[]string{`"object":"response"`, `"text":"tower says hello 4","type":"output_text"`, `"status":"completed"`}},
+		"a response in a stream": {"responses", `{"model":"m","input":"x","stream":true,"max_output_tokens":2}`,
+			[]string{"event: response.created\n", `"delta":"tower"`, `"delta":" says"`, "event: response.incomplete\n", `"text":"tower says"`}},
+		"a message": {"messages", `{"model":"m","max_tokens":9}`,
+			[]string{`"text":"tower says hello 4"`, `"role":"assistant"`, `"stop_reason":"end_turn"`, `"type":"message"`}},
+		"a message in a stream": {"messages", `{"model":"m","max_tokens":2,"stream":true}`,
+			[]string{"event: message_start\n", "event: content_block_start\n", `"text":"tower"`, `"text":" says"`, "event: content_block_stop\n",
+				`"stop_reason":"max_tokens"`, "event: message_stop\n"}},
+		"an embedding for each input": {"embeddings", `{"model":"m","input":["a","bc"],"stream":true}`,
+			[]string{`"embedding":[3,0]`, `"index":1`, `"object":"list"`}},
+		"an embedding in base64": {"embeddings", `{"model":"m","input":"a","encoding_format":"base64"}`, []string{`"embedding":"AABAQAAAAAA="`}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			s, client := start(t, sim.Idle)
+			resp, err := post(t.Context(), t, client, s.URL+"/v1/"+tc.path, tc.body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			body, err := io.ReadAll(resp.Body)
+			if err != nil || resp.StatusCode != http.StatusOK {
+				t.Fatalf("%d, %v: %s", resp.StatusCode, err, body)
+			}
+			rest := string(body)
+			for _, want := range tc.want {
+				_, after, found := strings.Cut(rest, want)
+				if !found {
+					t.Fatalf("body lacks %s behind what comes before it:\n%s", want, body)
+				}
+				rest = after
+			}
+		})
+	}
+}
