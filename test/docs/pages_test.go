@@ -97,3 +97,23 @@ func TestIndexListsEveryPage(t *testing.T) {
 		}
 	}
 }
+
+// commandLine begins with one of the programs that pages call.
+var commandLine = regexp.MustCompile(`^\s*(?:kubectl|helm|curl|make|docker|go|proxy|manager|bin/[a-z-]+) `)
+
+// test/docs/commands runs what stands in blocks of sh and cron, and behind a prompt in those of console.
+func TestNoCommandEscapesBeingRun(t *testing.T) {
+	for _, p := range pages(t) {
+		fenced, _ := p.blocks()
+		for _, b := range fenced {
+			if b.language == "sh" || b.language == "cron" || b.language == "go" {
+				continue
+			}
+			for _, line := range strings.Split(b.text, "\n") {
+				if commandLine.MatchString(line) {
+					t.Errorf("%s:%d: a command in a block of %q, which is not run: %s", p.path, b.line, b.language, line)
+				}
+			}
+		}
+	}
+}

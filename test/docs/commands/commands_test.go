@@ -106,7 +106,7 @@ func newDesk(t *testing.T, s *stack.Stack) *desk {
 	d.env = append(os.Environ(), "KUBECONFIG="+own, "HOME="+d.dir, "API_KEY=replace-me", "PATH="+strings.Join(path, ":"))
 	d.here = strings.NewReplacer(
 		"127.0.0.1:8080", s.Proxies[0].Data, "127.0.0.1:8081", s.Proxies[0].Data, "127.0.0.1:8082", s.Proxies[1].Data,
-		"127.0.0.1:9101", s.Backends["tower"].Addr, "127.0.0.1:9102", s.Backends["hosted"].Addr)
+		"/usr/local/bin", filepath.Join(d.dir, "local"), "127.0.0.1:9101", s.Backends["tower"].Addr, "127.0.0.1:9102", s.Backends["hosted"].Addr)
 	if out, err := d.shell(t.Context(), "kubectl config set-context --current --namespace=sirens-echo"); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -146,7 +146,8 @@ func (d *desk) runPage(ctx context.Context, t *testing.T, page string) {
 				lines = append(lines, d.here.Replace(run))
 			}
 			if isProgram(s.commands) {
-				lines = append([]string{"set -- on"}, lines...)
+				d.save(t, s.commands)
+				lines = append([]string{"set -- on", "unset KUBECONFIG"}, lines...)
 			}
 			if out, err := d.shell(ctx, strings.Join(lines, "\n")); err != nil {
 				t.Errorf("%v; it says:\n%s\nit is:\n%s", err, out, strings.Join(lines, "\n"))
@@ -157,6 +158,26 @@ func (d *desk) runPage(ctx context.Context, t *testing.T, page string) {
 
 // argument is the first one of a script that takes some.
 var argument = regexp.MustCompile(`\$\{?1\b`)
+
+// programName stands in what a program says of its usage.
+var programName = regexp.MustCompile(`usage: ([a-z-]+) `)
+
+// save puts a program of a page where the page says that it is, below the desk.
+func (d *desk) save(t *testing.T, commands []string) {
+	t.Helper()
+	text := strings.Join(commands, "\n")
+	name := programName.FindStringSubmatch(text)
+	if name == nil {
+		t.Fatal("the program does not say its usage")
+	}
+	file := filepath.Join(d.dir, "local", name[1])
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil { //nolint:gosec // it is run
+		t.Fatal(err)
+	}
+}
 
 // isProgram says whether a block is a script with an argument.
 func isProgram(commands []string) bool { return argument.MatchString(strings.Join(commands, "\n")) }

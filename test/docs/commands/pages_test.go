@@ -14,7 +14,8 @@ type script struct {
 var fence = regexp.MustCompile("^ *```([A-Za-z]*)")
 
 // scripts returns the blocks of a page that hold commands: shell blocks whole, and of consoles the lines with a prompt.
-// A manifest of roles counts as one that is applied, because later commands need its accounts.
+// A manifest of roles counts as one that is applied, because later commands need its accounts; of a table of cron the commands
+// count, with the environment that cron has.
 func scripts(page string) []script {
 	var all []script
 	var block *script
@@ -49,6 +50,14 @@ func commandsOf(language string, lines []string) []string {
 			}
 		}
 		return prompted
+	case "cron":
+		var due []string
+		for _, line := range lines {
+			if job := cronJob.FindStringSubmatch(line); job != nil {
+				due = append(due, "unset KUBECONFIG; "+job[1])
+			}
+		}
+		return due
 	case "yaml":
 		if text := strings.Join(lines, "\n"); strings.Contains(text, "\nkind: RoleBinding\n") {
 			return []string{"kubectl apply -f - <<'EOF'\n" + text + "\nEOF"}
@@ -56,6 +65,8 @@ func commandsOf(language string, lines []string) []string {
 	}
 	return nil
 }
+
+var cronJob = regexp.MustCompile(`^(?:[0-9*][^ ]* +){5}(.+)`)
 
 var heredoc = regexp.MustCompile(`<<'?([A-Z]+)'?`)
 
