@@ -37,7 +37,7 @@ func on(pattern, why string, do func(string) string) rule {
 // rules apply in order, the first that matches.
 var rules = []rule{
 	on(`^make `, "is what builds and runs this test, or the same as a suite", nothing),
-	on(`^export KUBECONFIG=`, "is set: the test has a kubeconfig of its own", nothing),
+	on(`^export KUBECONFIG=\$PWD`, "is set: the test has a kubeconfig of its own", nothing),
 	on(`^(useradd|install) `, "changes the machine", nothing),
 	on(`^ln -s kubectl-spillway`, "changes a folder of the machine", nothing),
 	on(`^helm `, "would install a second Spillway; test/chart takes a release through its life", helpOnly),
