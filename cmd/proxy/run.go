@@ -116,7 +116,7 @@ func assemble(s *settings, access telemetry.AccessLog, tracer *telemetry.Tracer,
 	p.pipeline = proxy.New(proxy.Config{
 		Store: p.store, Breakers: p.breakers, Admission: p.admission, Metrics: telemetry.NewProxy(p.registry),
 		AccessLog: access, Tracer: tracer, Log: log, Ready: func() error { return p.server.Ready() },
-		Authorize: p.authorizer(), MaxBody: s.maxBody, AllowCIDRs: s.allowCIDRs, Version: version,
+		Authorize: p.authorizer(), MaxBody: s.maxBody, BodyBudget: limitMemory(), AllowCIDRs: s.allowCIDRs, Version: version,
 	})
 	if p.source, err = p.newSource(s); err != nil {
 		return nil, err
