@@ -80,6 +80,14 @@ type errorObject struct {
 	Attempts       []Attempt `json:"attempts"`
 }
 
+// wait is how long a server asks to wait; 0 where it asks for what nobody may reasonably ask for.
+func wait(n int64, unit time.Duration) time.Duration {
+	if n < 0 || n > int64(maxRetryAfter/unit) {
+		return 0
+	}
+	return time.Duration(n) * unit
+}
+
 // parseError reads the value of a member "error": an object, or only a message. It is nil for null and for nothing.
 func parseError(raw json.RawMessage, status int) *Error {
 	if len(raw) == 0 || string(raw) == "null" {
@@ -97,7 +105,7 @@ func parseError(raw json.RawMessage, status int) *Error {
 		Status:  status,
 		Message: string(o.Message), Type: string(o.Type), Code: string(o.Code), Param: string(o.Param),
 		UpstreamStatus: o.UpstreamStatus,
-		RetryAfter:     time.Duration(o.RetryAfterMS) * time.Millisecond,
+		RetryAfter:     wait(o.RetryAfterMS, time.Millisecond),
 		Attempts:       o.Attempts,
 	}
 }

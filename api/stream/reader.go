@@ -17,8 +17,8 @@ const (
 	DefaultMaxEvent = 16 << 20
 	// readSize is how much is read at once.
 	readSize = 16 << 10
-	// maxRetryAfter in seconds: what a server may reasonably ask for, a day.
-	maxRetryAfter = 24 * 60 * 60
+	// maxRetryAfter is what a server may reasonably ask for.
+	maxRetryAfter = 24 * time.Hour
 )
 
 // Options of a Reader.
@@ -310,11 +310,11 @@ func (r *Reader) withHeader(e *Error) *Error {
 }
 
 func retryAfter(h http.Header) time.Duration {
-	seconds, err := strconv.Atoi(h.Get("Retry-After"))
-	if err != nil || seconds < 0 || seconds > maxRetryAfter {
+	seconds, err := strconv.ParseInt(h.Get("Retry-After"), 10, 64)
+	if err != nil {
 		return 0
 	}
-	return time.Duration(seconds) * time.Second
+	return wait(seconds, time.Second)
 }
 
 // Collect reads to the end and assembles a chat completion. Each event goes to watch first, where that is not nil.

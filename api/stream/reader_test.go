@@ -188,6 +188,16 @@ func TestReaderTakesRetryAfterFromTheHeader(t *testing.T) {
 	}
 }
 
+func TestReaderTakesRetryAfterFromTheBody(t *testing.T) {
+	for value, want := range map[string]time.Duration{"1500": 1500 * time.Millisecond, "86400000": 24 * time.Hour,
+		"86400001": 0, "-5": 0, "9223372036854775807": 0, "18446744073709": 0, "1e99": 0, `"soon"`: 0} {
+		_, err := events(`data: {"error":{"message":"m","retry_after_ms":`+value+`}}`+"\n\n").open(t.Context(), stream.Options{}).Next()
+		if got := new(stream.Error); !errors.As(err, &got) || got.RetryAfter != want {
+			t.Errorf("%s: %v, want %v", value, got.RetryAfter, want)
+		}
+	}
+}
+
 func TestReaderReadsOneJSONBody(t *testing.T) {
 	for name, tc := range map[string]struct {
 		body    io.Reader
