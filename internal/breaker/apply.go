@@ -18,7 +18,26 @@ type config struct {
 	names     []string // sorted
 	threshold [classes]int
 	cooldown  [classes]time.Duration
+	waits     waits
 	pinned    []naming // the routes with pins
+}
+
+// waits are how long requests may wait for a backend. Each route says for itself how long its callers do; requests of our own
+// are nobody's, so they wait for all of them.
+type waits struct {
+	slowAfter    time.Duration // the shortest; 0: off for every route
+	grace        time.Duration // coldStartGrace, the longest
+	probe        time.Duration // slowAfter and coldStartGrace of one route, the longest
+	nonStreaming time.Duration // the longest
+}
+
+func (w *waits) merge(s *table.Saturation) {
+	if s.SlowAfter > 0 && (w.slowAfter == 0 || s.SlowAfter < w.slowAfter) {
+		w.slowAfter = s.SlowAfter
+	}
+	w.grace = max(w.grace, s.ColdStartGrace)
+	w.probe = max(w.probe, s.SlowAfter+s.ColdStartGrace)
+	w.nonStreaming = max(w.nonStreaming, s.NonStreamingSlowAfter)
 }
 
 // naming is one entry of one route's chain.
@@ -53,14 +72,12 @@ func (c *config) nextPin(now time.Time) time.Time {
 }
 
 // probeBound is how long a recovery probe may wait for its first token.
-func (c *config) probeBound() time.Duration {
-	s := c.backend.Saturation
-	return max(s.SlowAfter+s.ColdStartGrace, minProbeBound)
-}
+func (c *config) probeBound() time.Duration { return max(c.waits.probe, minProbeBound) }
 
-// lease is how long a probe keeps its place. It is longer than any probe that ends by itself.
+// lease is how long a probe keeps its place. It is longer than any probe that ends by itself, apart from a caller's with a
+// very long prompt, for which slowAfterPerKilotoken adds more than that.
 func (c *config) lease() time.Duration {
-	bound := max(c.probeBound(), c.backend.Saturation.NonStreamingSlowAfter)
+	bound := max(c.probeBound(), c.waits.nonStreaming)
 	return bound + bound/10
 }
 
@@ -96,6 +113,7 @@ func (c *config) merge(route *table.Route, b *table.Backend) {
 	c.threshold[saturated] = min(c.threshold[saturated], b.Saturation.Threshold)
 	c.cooldown[failing] = min(c.cooldown[failing], b.Failure.Cooldown)
 	c.cooldown[saturated] = min(c.cooldown[saturated], b.Saturation.Cooldown)
+	c.waits.merge(&b.Saturation)
 	if len(route.Pins) > 0 {
 		c.pinned = append(c.pinned, naming{route, b.Name})
 	}

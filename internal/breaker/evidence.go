@@ -1,6 +1,7 @@
 package breaker
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -101,10 +102,7 @@ func (r *Registry) silent(p *Permit, res Result, now time.Duration) {
 // answers says that somebody else's answer is in progress: the backend has few slots, and this proxy saw a token from it
 // within the time that the silent one waited.
 func (b *backend) answers(res Result, now time.Duration) bool {
-	limit := res.SlowAfter
-	if limit <= 0 {
-		limit = b.cfg.backend.Saturation.SlowAfter
-	}
+	limit := cmp.Or(res.SlowAfter, b.cfg.waits.slowAfter)
 	last := time.Duration(b.lastToken.Load())
 	return b.cfg.backend.MaxInFlight > 0 && last > 0 && now-last <= limit
 }
@@ -211,11 +209,10 @@ func (b *backend) message(res Result) string {
 	}
 	switch res.Kind {
 	case Silent:
-		limit := res.SlowAfter
-		if limit <= 0 {
-			limit = b.cfg.backend.Saturation.SlowAfter
+		if limit := cmp.Or(res.SlowAfter, b.cfg.waits.slowAfter); limit > 0 {
+			return fmt.Sprintf("no first token within %s", limit)
 		}
-		return fmt.Sprintf("no first token within %s", limit)
+		return "no first token in time"
 	case Refused:
 		if res.Quota {
 			return "the account's quota is spent"

@@ -40,7 +40,7 @@ func (r *Registry) Suspect(id table.BackendID, endpoint string) {
 	defer r.unlock()
 	now := r.clock.Monotonic()
 	r.refresh(b, now)
-	limited := b.cfg.backend.Saturation.SlowAfter > 0
+	limited := b.cfg.waits.slowAfter > 0
 	if b.gone || !limited || b.state() != Closed || b.jobs[Suspicion] != nil || b.cfg.restedAt(r.clock.Wall()) {
 		return
 	}
@@ -169,9 +169,9 @@ func (r *Registry) start(run *runner, b *backend, purpose Purpose, endpoint stri
 	case Recovery:
 		r.sendProbe(b, permit, r.clock.Monotonic())
 	case Suspicion:
-		bound = b.cfg.backend.Saturation.SlowAfter
+		bound = b.cfg.waits.slowAfter
 	case ColdStart:
-		bound = b.cfg.backend.Saturation.ColdStartGrace
+		bound = b.cfg.waits.grace
 	}
 	ctx, cancel := context.WithTimeout(run.ctx, bound)
 	j := &job{purpose: purpose, permit: permit, cancel: cancel}
@@ -234,7 +234,7 @@ func (r *Registry) finishColdStart(p *Permit, res Result) {
 // out already stands for the new silence too: its token would explain that as well.
 func (r *Registry) wantColdStart(p *Permit) {
 	b := p.backend
-	if b.cfg.backend.Saturation.ColdStartGrace <= 0 {
+	if b.cfg.waits.grace <= 0 {
 		return
 	}
 	if j := b.jobs[ColdStart]; j != nil {

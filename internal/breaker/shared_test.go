@@ -1,0 +1,75 @@
+package breaker
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spillway-dev/spillway/internal/table"
+)
+
+// sharedBy makes a table in which several routes name the backend "a", each with waits of its own.
+func sharedBy(waits ...table.Saturation) func(time.Time) *table.Table {
+	return func(time.Time) *table.Table {
+		var routes []*table.Route
+		for i, w := range waits {
+			a := server("a", func(b *table.Backend) {
+				b.Saturation.SlowAfter, b.Saturation.ColdStartGrace, b.Saturation.NonStreamingSlowAfter = w.SlowAfter, w.ColdStartGrace, w.NonStreamingSlowAfter
+			})
+			routes = append(routes, &table.Route{Namespace: "ns", Name: string(rune('k' + i)), Chain: []table.Backend{a, server("b")}})
+		}
+		return table.New(routes)
+	}
+}
+
+// One backend, and routes that differ in how long they wait for it: whichever of them stands first, requests of our own go by
+// what any of them asks for.
+func TestRoutesThatDifferInPatience(t *testing.T) {
+	patient := table.Saturation{SlowAfter: time.Minute, ColdStartGrace: 4 * time.Minute, NonStreamingSlowAfter: 20 * time.Minute}
+	hasty := table.Saturation{SlowAfter: 10 * time.Second, NonStreamingSlowAfter: 10 * time.Minute}
+	off := table.Saturation{}
+	ask := func(purpose Purpose, bound time.Duration) asked {
+		return asked{ID: "a", Endpoint: chat, Purpose: purpose, Bound: bound}
+	}
+	suspect := func(b *bench) { b.r.Suspect("a", chat); synctest.Wait() }
+	silence := func(b *bench) { b.end("a", chat, 1, Result{Kind: Silent, SlowAfter: time.Minute}) }
+	probed := func(b *bench) {
+		b.end("a", chat, 1, Result{Kind: Refused, RetryAfter: time.Second})
+		pass(time.Second)
+	}
+	recovery := ask(Recovery, 5*time.Minute)
+	recovery.At = time.Second
+	cases := map[string]struct {
+		do   func(b *bench)
+		want asked
+	}{
+		"suspicion waits for the shortest that is on": {suspect, ask(Suspicion, 10*time.Second)},
+		"a cold model gets the longest grace":         {silence, ask(ColdStart, 4*time.Minute)},
+		"a probe gets the longest bound":              {probed, recovery},
+	}
+	for name, tc := range cases {
+		for order, waits := range map[string][]table.Saturation{
+			"the one without limits first": {off, hasty, patient}, "last": {patient, hasty, off}, "between": {hasty, off, patient},
+		} {
+			t.Run(name+", "+order, func(t *testing.T) { inBubble(t, sharedBy(waits...), tc.do, []asked{tc.want}) })
+		}
+	}
+}
+
+// The lease of a probe outlasts what any route lets a caller wait.
+func TestALeaseOutlastsEveryRoutesPatience(t *testing.T) {
+	x := newRig(t, "pod")
+	x.r.Apply(sharedBy(table.Saturation{}, table.Saturation{SlowAfter: time.Minute, NonStreamingSlowAfter: 20 * time.Minute})(epoch0))
+	x.failed("a", 5)
+	p := x.admit("a", chat, LastResort)
+	x.clock.pass(20 * time.Minute)
+	if got := x.view("a").State; got != HalfOpen {
+		t.Errorf("%s after twenty minutes, want HalfOpen", got)
+	}
+	p.Done(Result{Kind: Success})
+	if diff := cmp.Diff(closedView, x.view("a")); diff != "" {
+		t.Errorf("after its answer (-want +got):\n%s", diff)
+	}
+}
