@@ -3,6 +3,7 @@ package breaker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -23,6 +24,7 @@ type job struct {
 	cancel  context.CancelFunc
 	stopped bool // by us: its end tells nothing
 }
+	bound   time.Duration
 
 func (j *job) stop() {
 	j.stopped = true
@@ -174,7 +176,7 @@ func (r *Registry) start(run *runner, b *backend, purpose Purpose, endpoint stri
 		bound = b.cfg.waits.grace
 	}
 	ctx, cancel := context.WithTimeout(run.ctx, bound)
-	j := &job{purpose: purpose, permit: permit, cancel: cancel}
+	j := &job{purpose: purpose, permit: permit, bound: bound, cancel: cancel}
 	if b.jobs == nil {
 		b.jobs = map[Purpose]*job{}
 	}
@@ -199,8 +201,8 @@ func (r *Registry) finish(j *job, res Result, ended error) {
 	switch {
 	case j.stopped, ended != nil && !expired:
 		res = Result{}
-	case res.Kind == Neutral && expired:
-		res = Result{Kind: Silent}
+	case res.Kind == Neutral && expired && b.cfg.waits.slowAfter > 0: // where it is off, silence is no evidence of anything
+		res = Result{Kind: Silent, Message: fmt.Sprintf("no first token within %s", j.bound)}
 	case res.Kind == Neutral && j.purpose == Recovery:
 		res = Result{Kind: unanswered}
 	}

@@ -73,3 +73,34 @@ func TestALeaseOutlastsEveryRoutesPatience(t *testing.T) {
 		t.Errorf("after its answer (-want +got):\n%s", diff)
 	}
 }
+
+// Where slowAfter is off a silent probe of ours re-opens what is open, and says nothing of saturation. Elsewhere its sentence
+// tells for how long it waited.
+func TestASilentProbe(t *testing.T) {
+	cases := map[string]struct {
+		slowAfter   time.Duration
+		wantCount   int
+		wantReason  Reason
+		wantMessage string
+	}{
+		"where slowAfter is on":  {slowAfter, 2, ReasonSaturated, "no first token within 2m0s"},
+		"where slowAfter is off": {0, 0, ReasonFailing, "said 500"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			probe := asked{ID: "a", Endpoint: chat, Purpose: Recovery, At: failCooldown, Bound: minProbeBound, CutAfter: minProbeBound}
+			again := probe
+			again.At += failCooldown + minProbeBound
+			inBubble(t, plain(func(b *table.Backend) { b.Saturation.SlowAfter = tc.slowAfter }), func(b *bench) {
+				b.answers(Result{})
+				b.end("a", chat, 5, Result{Kind: Failed, Message: "said 500"})
+				pass(again.At + again.CutAfter)
+				x := &rig{t: t, r: b.r}
+				v := b.r.View("a", chat)
+				if v.State != Open || v.Reason != tc.wantReason || v.Message != tc.wantMessage || x.record("a").Saturations != tc.wantCount {
+					t.Errorf("%+v with %d saturations", v, x.record("a").Saturations)
+				}
+			}, []asked{probe, again})
+		})
+	}
+}
