@@ -318,7 +318,7 @@ func TestOneProxyProbesAndTheNextTakesOver(t *testing.T) {
 		due = append(due, in)
 	}
 	slices.Sort(due)
-	bound := minProbeBound
+	bound := minProbeBound + newsTravels
 	if diff := cmp.Diff([]time.Duration{satCooldown, satCooldown + bound, satCooldown + 2*bound}, due); diff != "" {
 		t.Errorf("when they probe (-want +got):\n%s", diff)
 	}

@@ -15,6 +15,9 @@ const (
 	idleWait = time.Minute
 	// steppedWait is how long it sleeps at most while a pin may decide: pins go by wall time, which may be stepped.
 	steppedWait = time.Second
+	// newsTravels is how long the end of a probe may take to become known to the fleet. It is far more than the second in which
+	// nearly all reports are adopted: to be late costs nothing, to be early asks a busy backend twice.
+	newsTravels = 10 * time.Second
 )
 
 // job is one synthetic request that is out.
@@ -134,13 +137,13 @@ func (b *backend) giveRest() {
 }
 
 // recoveryAt says when this proxy is to probe b. In a fleet one proxy probes; each next one takes over when no news came
-// within the bound of the probe before it.
+// within the bound of the probe before it, and the time that news may need: a silent probe ends at its very bound.
 func (r *Registry) recoveryAt(b *backend, now time.Duration) (at time.Duration, ok bool) {
 	if !b.isOpen() || b.probesByRequest() || r.defers(b, now) {
 		return 0, false
 	}
 	rank, ok := r.rankOf(b)
-	return max(b.retryAt(), b.yieldUntil) + time.Duration(rank)*b.cfg.probeBound(), ok
+	return max(b.retryAt(), b.yieldUntil) + time.Duration(rank)*(b.cfg.probeBound()+newsTravels), ok
 }
 
 // startWanted begins suspicion and cold start.

@@ -182,7 +182,7 @@ func TestRunProbes(t *testing.T) {
 				b.r.SetPeers([]string{"pod", pod2(t)})
 				b.end("a", chat, 2, Result{Kind: Silent})
 				pass(time.Hour)
-			}, []asked{recovery(satCooldown + minProbeBound)}},
+			}, []asked{recovery(satCooldown + minProbeBound + newsTravels)}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) { inBubble(t, tc.table, tc.do, tc.want) })
