@@ -84,6 +84,7 @@ func (r *Registry) sendProbe(b *backend, p *Permit, now time.Duration) {
 	p.probe.Store(true)
 	p.expires = now + b.cfg.lease()
 	b.probe = p
+	b.wakeQueue() // whoever was wanted as the probe is not any more
 	r.note(b, from)
 }
 

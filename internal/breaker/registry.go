@@ -110,8 +110,9 @@ var closedChannel = func() chan struct{} {
 	return c
 }()
 
-// Opened returns a channel that is closed when the breaker opens, for those who queue for the backend. It is closed
-// already when a Normal request would be refused now. A last resort waits without it.
+// Opened returns a channel that is closed when the breaker opens, for those who queue for the backend, or when another request
+// has become the probe that it waits for. It is closed already when a Normal request would be refused now. A last resort waits
+// without it.
 func (r *Registry) Opened(id table.BackendID) <-chan struct{} {
 	b := r.lookup(id)
 	if b == nil {

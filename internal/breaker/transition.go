@@ -24,14 +24,21 @@ func (r *Registry) moved(b *backend, from State, over Reason, adopted bool) {
 	b.calm.Store(false)
 	b.generation.Add(1)
 	b.awaitsCaller, b.yieldUntil = false, 0
-	if b.isOpen() && b.opened != nil {
-		close(b.opened)
-		b.opened = nil
+	if b.isOpen() {
+		b.wakeQueue()
 	}
 	r.announce(b, from, over, adopted)
 	r.changed(!adopted) // who made the change has told everybody already
 	r.wakeRun()
 	r.rest(b, r.clock.Monotonic())
+}
+
+// wakeQueue sends on those who queue for b.
+func (b *backend) wakeQueue() {
+	if b.opened != nil {
+		close(b.opened)
+		b.opened = nil
+	}
 }
 
 // note makes a change known that is no opening and no closing: a probe goes out, or gives its place back.
