@@ -226,8 +226,8 @@ func (r *Registry) mergeTie(b *backend, name string, rec Record, now time.Durati
 // hold a breaker open for longer than its own evidence could.
 func (b *backend) adoptable(rec Record, now time.Duration) opening {
 	bound := b.cfg.cooldown[classOf(rec.Reason)]
-	if rec.Reason == ReasonRefused {
-		bound = MaxRetryAfter // its cooldown is what the backend asked for
+	if rec.Reason == ReasonRefused || rec.Reason == ReasonGroupSaturated {
+		bound = MaxRetryAfter // its cooldown is what the backend asked for, or that of the backend that caused it
 	}
 	return opening{on: true, until: now + min(max(0, rec.Remaining), bound), reason: rec.Reason, message: rec.Message}
 }
