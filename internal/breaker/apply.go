@@ -151,6 +151,7 @@ func (r *Registry) Apply(t *table.Table) {
 	}
 	r.index.Store(&next)
 	r.groups = sortGroups(groups)
+	r.ranked++ // a backend may have come into a group
 	r.adoptKnown(added, now)
 	r.wakeRun()
 }

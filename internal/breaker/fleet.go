@@ -25,7 +25,7 @@ type peer struct {
 }
 
 // SetPeers names the live, non-draining proxies, this one included unless it drains. The highest rendezvous hash of
-// (backend, pod) probes. Without a call, or with an empty list, this proxy probes alone.
+// (backend, pod) probes, or of (group, pod). Without a call, or with an empty list, this proxy probes alone.
 func (r *Registry) SetPeers(live []string) {
 	r.mu.Lock()
 	defer r.unlock()
@@ -41,13 +41,14 @@ func (r *Registry) rankOf(b *backend) (rank int, ok bool) {
 		return 0, true
 	}
 	if b.ranked != r.ranked {
-		b.ranked, b.rank = r.ranked, rendezvous(b.id, r.self, r.live)
+		b.ranked, b.rank = r.ranked, rendezvous(r.prober(b), r.self, r.live)
 	}
 	return b.rank, b.rank >= 0
 }
 
-// rendezvous returns how many of the pods come before self by the hash of (backend, pod), or -1 when self is not one.
-func rendezvous(id table.BackendID, self string, pods []string) int {
+// rendezvous returns how many of the pods come before self by the hash of (backend, pod), or -1 when self is not one. Where
+// backends share their hardware, id is their group.
+func rendezvous(id, self string, pods []string) int {
 	if !slices.Contains(pods, self) {
 		return -1
 	}
@@ -60,8 +61,8 @@ func rendezvous(id table.BackendID, self string, pods []string) int {
 	return rank
 }
 
-func weight(id table.BackendID, pod string) uint64 {
-	sum := sha256.Sum256([]byte(string(id) + "\x00" + pod))
+func weight(id, pod string) uint64 {
+	sum := sha256.Sum256([]byte(id + "\x00" + pod))
 	return binary.BigEndian.Uint64(sum[:8])
 }
 
@@ -254,7 +255,7 @@ func (r *Registry) joinCounts(b *backend, previous, rec Record, now time.Duratio
 	}
 }
 
-// peerProbes says that a peer's report shows its probe out, which is not to be joined by a caller of ours.
+// peerProbes says that a peer's report shows its probe at b out, which is not to be joined by a caller of ours.
 func (r *Registry) peerProbes(b *backend, now time.Duration) bool {
 	for _, p := range r.peers {
 		rec, named := p.records[b.id]

@@ -334,7 +334,7 @@ func TestProbesAreSpreadOverTheFleet(t *testing.T) {
 	first := map[string]int{}
 	for i := range 60 {
 		for _, pod := range pods {
-			if rendezvous(table.BackendID(fmt.Sprint("backend-", i)), pod, pods) == 0 {
+			if rendezvous(fmt.Sprint("backend-", i), pod, pods) == 0 {
 				first[pod]++
 			}
 		}

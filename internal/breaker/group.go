@@ -72,12 +72,21 @@ func (r *Registry) defers(b *backend, now time.Duration) bool {
 	return !cause.takesCallers() || now < cause.retryAt()+b.cfg.cooldown[saturated]
 }
 
-// groupProbed says whether a probe is out in b's group.
+// groupProbed says whether a probe is out in b's group: one of this proxy's, or a peer's at another member.
 func (r *Registry) groupProbed(b *backend, now time.Duration) bool {
 	for _, m := range r.members(b) {
-		if m.probe != nil && now < m.probe.expires {
+		if m.probe != nil && now < m.probe.expires || m != b && r.peerProbes(m, now) {
 			return true
 		}
 	}
 	return false
+}
+
+// prober is what the choice of who probes b goes by: its group where it has one, so that one proxy's probes of the same
+// hardware come one after the other.
+func (r *Registry) prober(b *backend) string {
+	if group := b.cfg.backend.Group; len(r.groups[group]) > 0 {
+		return group
+	}
+	return string(b.id)
 }

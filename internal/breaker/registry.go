@@ -37,7 +37,7 @@ type Registry struct {
 	active map[*backend]struct{} // those that are not at rest: everything that Records, Run and refresh must look at
 	peers  map[string]*peer
 	live   []string // sorted; empty: this proxy is alone
-	ranked uint64   // counts SetPeers: what was ranked before is stale
+	ranked uint64   // counts SetPeers and Apply: what was ranked before is stale
 
 	onChange     []func(urgent bool)
 	onTransition []func(Transition)

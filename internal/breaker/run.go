@@ -24,10 +24,10 @@ const (
 type job struct {
 	purpose Purpose
 	permit  *Permit
+	bound   time.Duration
 	cancel  context.CancelFunc
 	stopped bool // by us: its end tells nothing
 }
-	bound   time.Duration
 
 func (j *job) stop() {
 	j.stopped = true
@@ -107,11 +107,13 @@ func (r *Registry) attend(run *runner, b *backend, now time.Duration, wall time.
 		return min(wait, b.probe.expires-now)
 	}
 	due, ok := r.recoveryAt(b, now)
-	if !ok || r.groupProbed(b, now) || b.jobs[Recovery] != nil {
+	switch {
+	case !ok || b.jobs[Recovery] != nil:
 		return wait
-	}
-	if due > now {
+	case due > now:
 		return min(wait, due-now)
+	case r.groupProbed(b, now):
+		return min(wait, steppedWait) // nothing wakes us when a peer's is over
 	}
 	r.start(run, b, Recovery, b.lastEndpoint)
 	return wait

@@ -80,3 +80,71 @@ func TestASilentBackendIsAskedOnceForEachCooldown(t *testing.T) {
 		}
 	}
 }
+
+// Backends that share their hardware are probed by one proxy, one after the other, also where each is open by evidence of its own.
+func TestAFleetProbesAGroupOneAtATime(t *testing.T) {
+	for _, group := range []string{"ns/gpu", "ns/card", "ns/box"} { // so that chance does not decide
+		synctest.Test(t, func(t *testing.T) {
+			in := func(b *table.Backend) { b.Group = group }
+			names := []string{"pod-0", "pod-1", "pod-2"}
+			f := startFleet(t, func(string, string) time.Duration { return 20 * time.Millisecond }, names,
+				server("a", in), server("b", in), server("c", in))
+			for i, id := range []table.BackendID{"a", "b", "c"} { // the last resort of another proxy each
+				p, ok := f.pods[names[i]].Admit(id, chat, LastResort)
+				if !ok {
+					t.Fatal("refused")
+				}
+				p.Done(Result{Kind: Refused, RetryAfter: time.Minute})
+				pass(time.Second)
+			}
+			pass(time.Minute + 3*minProbeBound)
+			f.stop()
+			slices.SortFunc(f.asked, func(x, y asked) int { return int(x.At - y.At) })
+			for i := 1; i < len(f.asked); i++ {
+				if before := f.asked[i-1]; f.asked[i].At < before.At+before.CutAfter {
+					t.Errorf("%s: two at a time: %+v", group, f.asked)
+				}
+			}
+			if len(f.asked) == 0 {
+				t.Error("nobody was asked")
+			}
+		})
+	}
+}
+
+// While one proxy's probe is out, no other lets a last resort through: one request at a time is the fleet's.
+func TestLastResortsGoOneAtATimeInTheFleet(t *testing.T) {
+	f := newFleet(t, 2, server("a", grouped), server("b", grouped))
+	f.pods[0].silent("a", 2)
+	f.settle()
+	p := f.pods[0].admit("a", chat, LastResort)
+	f.tell(0)
+	for _, id := range []table.BackendID{"a", "b"} {
+		if _, ok := f.pods[1].r.Admit(id, chat, LastResort); ok {
+			t.Errorf("a second one was let through, to %s", id)
+		}
+	}
+	p.Done(Result{})
+	f.tell(0)
+	f.pods[1].admit("b", chat, LastResort).Done(Result{})
+	f.pods[0].admit("a", chat, LastResort)
+	f.tell(0)
+	f.pods[1].r.Forget("pod-0") // it went without a word
+	f.pods[1].admit("a", chat, LastResort)
+}
+
+// What the cause of a group's opening asked for holds for its members on every proxy, whatever their own cooldown is.
+func TestAGroupsOpeningTravelsWhole(t *testing.T) {
+	brief := func(b *table.Backend) { b.Saturation.Cooldown = time.Minute }
+	f := newFleet(t, 2, server("a", grouped, brief), server("b", grouped))
+	f.pods[0].ends("b", 1, Result{Kind: Refused, RetryAfter: 3 * time.Hour})
+	f.tell(0)
+	want := openView(ReasonGroupSaturated, 3*time.Hour)
+	for _, x := range f.pods {
+		got := x.view("a")
+		got.Message = ""
+		if got != want {
+			t.Errorf("%s: %+v, want %+v", x.r.self, got, want)
+		}
+	}
+}
