@@ -90,6 +90,13 @@ func TestOutcomesMoveTheBreaker(t *testing.T) {
 				}
 				x.clock.pass(-time.Minute)
 			}, want: openView(ReasonFailing, failCooldown)},
+		"a count that died while a request was out does not go on": {
+			do: func(x *rig) {
+				x.silent("a", 1)
+				p := x.admit("a", chat, Normal)
+				x.clock.pass(time.Hour + 1)
+				p.Done(Result{Kind: Silent})
+			}, want: closedView},
 		"a missing endpoint leaves the breaker untouched": {
 			do:   func(x *rig) { x.admit("a", embeddings, Normal).Done(Result{Kind: EndpointMissing}) },
 			want: closedView},
@@ -226,6 +233,19 @@ func TestRecovery(t *testing.T) {
 					x.probe("a", Result{Kind: Failed})
 				}
 			}, want: openView(ReasonRefused, satCooldown)},
+		"which a longer failure cooldown is not cut down to": {
+			backends: []table.Backend{server("a", func(b *table.Backend) { b.Failure.Cooldown = 2 * satCooldown })},
+			do: func(x *rig) {
+				x.ends("a", 1, Result{Kind: Refused})
+				x.clock.pass(2 * satCooldown)
+				x.probe("a", Result{Kind: Refused})
+			}, want: openView(ReasonRefused, 2*satCooldown)},
+		"a refused probe is left alone for what it was told": {
+			do: func(x *rig) {
+				x.ends("a", 1, Result{Kind: Refused})
+				x.clock.pass(failCooldown)
+				x.probe("a", Result{Kind: Refused, RetryAfter: time.Second})
+			}, want: openView(ReasonRefused, time.Second)},
 		"and start over after a good answer": {
 			do: func(x *rig) {
 				x.ends("a", 1, Result{Kind: Refused})
@@ -281,6 +301,28 @@ func TestACallerAsTheProbe(t *testing.T) {
 		"that meets a missing endpoint says nothing of the breaker": {
 			backends: backends, do: func(x *rig) { failingDue(x); x.admit("a", embeddings, Normal).Done(Result{Kind: EndpointMissing}) },
 			want: View{State: Open, Reason: ReasonFailing, Usable: true}},
+		"that settles closes what failures opened, and leaves saturation": {
+			backends: backends, do: func(x *rig) {
+				saturatedDue(x)
+				x.admit("a", chat, LastResort).Done(Result{Kind: Misconfigured})
+				x.clock.pass(satCooldown)
+				x.admit("a", chat, Normal).Done(Result{Kind: Settled})
+				if x.backend("a").open[failing].on {
+					x.t.Error("still failing")
+				}
+			}, want: View{State: Open, Reason: ReasonSaturated, Remaining: satCooldown, Usable: true}},
+		"keeps its place for its lease": {
+			backends: backends, do: func(x *rig) {
+				saturatedDue(x)
+				x.admit("a", chat, Normal)
+				x.clock.pass(x.backend("a").cfg.lease() - 1)
+			}, want: View{State: HalfOpen, Reason: ReasonSaturated}},
+		"and no longer": {
+			backends: backends, do: func(x *rig) {
+				saturatedDue(x)
+				x.admit("a", chat, Normal)
+				x.clock.pass(minProbeBound + minProbeBound/10)
+			}, want: View{State: Open, Reason: ReasonSaturated, Usable: true}},
 		"that never ends is taken back after its lease": {
 			backends: backends, do: func(x *rig) {
 				saturatedDue(x)
@@ -452,12 +494,12 @@ func TestReload(t *testing.T) {
 
 func TestOpenedWakesThoseWhoQueue(t *testing.T) {
 	x := newRig(t, "pod", server("a", byRequest))
-	waiting := x.r.Opened("a")
+	waiting, another := x.r.Opened("a"), x.r.Opened("a")
 	if isClosed(waiting) {
 		t.Fatal("told to leave a closed breaker")
 	}
 	x.silent("a", 2)
-	if !isClosed(waiting) || !isClosed(x.r.Opened("a")) {
+	if !isClosed(waiting) || !isClosed(another) || !isClosed(x.r.Opened("a")) {
 		t.Error("nobody was told that the breaker opened")
 	}
 	x.clock.pass(satCooldown)
@@ -486,10 +528,13 @@ func TestTransitionsAndChangesAreTold(t *testing.T) {
 	}
 	x.silent("a", 1)
 	x.clock.pass(satCooldown)
+	x.probe("a", Result{})
 	x.probe("a", Result{Kind: Success})
 	at := epoch0.Add(satCooldown)
 	want := []Transition{
 		{From: Closed, To: Open, Reason: ReasonSaturated, Message: "no first token within 30s", RetryAt: at},
+		{From: Open, To: HalfOpen, Reason: ReasonSaturated, Message: "no first token within 30s", RetryAt: at},
+		{From: HalfOpen, To: Open, Reason: ReasonSaturated, Message: "no first token within 30s", RetryAt: at},
 		{From: Open, To: HalfOpen, Reason: ReasonSaturated, Message: "no first token within 30s", RetryAt: at},
 		{From: HalfOpen, To: Closed, Reason: ReasonSaturated},
 	}
@@ -506,12 +551,12 @@ func TestCallbacksMayCallBack(t *testing.T) {
 	x := newRig(t, "pod", server("a"), server("b"))
 	var order []table.BackendID
 	x.r.OnTransition(func(tr Transition) {
-		order = append(order, tr.ID)
 		if tr.ID == "a" {
 			x.silent("b", 2)
 		}
 		x.r.Records()
 	})
+	x.r.OnTransition(func(tr Transition) { order = append(order, tr.ID) })
 	x.silent("a", 2)
 	if diff := cmp.Diff([]table.BackendID{"a", "b"}, order); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)

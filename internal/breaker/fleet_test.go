@@ -195,11 +195,61 @@ func TestFleet(t *testing.T) {
 			}, want: openView(ReasonSaturated, satCooldown)},
 		"nonsense is not believed": {
 			do: func(f *fleet) {
-				f.pods[1].r.Adopt("pod-0", []Record{
-					{ID: "a", State: "Broken", Epoch: 9}, {ID: "a", State: Open, Epoch: 1<<64 - 1},
-					{ID: "a", State: Closed, Failures: -5}, {ID: "a", State: Closed, Saturations: 1 << 40}, {ID: "z", State: Open, Epoch: 1},
-				})
-				f.pods[1].failed("a", 1)
+				for _, rec := range []Record{
+					{ID: "a", State: "Broken", Epoch: 9, Saturations: 9, Failures: 9}, {ID: "a", State: Open, Epoch: 1<<64 - 1},
+					{ID: "a", State: Open, Epoch: 1, LastGood: 1<<64 - 1}, {ID: "a", State: Closed, Failures: 9, Saturations: -5},
+					{ID: "a", State: Closed, Saturations: 9, Failures: -5}, {ID: "a", State: Closed, Saturations: 1 << 40},
+					{ID: "a", State: Closed, Failures: 1 << 40}, {ID: "z", State: Open, Epoch: 1},
+				} {
+					f.pods[1].r.Adopt("pod-0", []Record{rec})
+					f.pods[1].silent("a", 1)
+					f.pods[1].failed("a", 1)
+					f.pods[1].ends("a", 1, Result{Kind: Success})
+				}
+			}, want: closedView},
+		"five failures of the fleet open it": {
+			do: func(f *fleet) {
+				f.pods[0].failed("a", 3)
+				f.tell(0)
+				f.pods[1].failed("a", 2)
+			}, want: openView(ReasonFailing, failCooldown)},
+		"what is counted of the one kind is not of the other": {
+			do: func(f *fleet) {
+				f.pods[1].r.Adopt("pod-0", []Record{{ID: "a", State: Closed, Failures: 1, Saturations: 4}})
+				f.pods[1].failed("a", 3)
+			}, want: closedView},
+		"the first events after a good answer are new, as many as there were before it": {
+			do: func(f *fleet) {
+				f.pods[1].r.Adopt("pod-0", []Record{{ID: "a", State: Closed, Saturations: 1}})
+				f.pods[1].ends("a", 1, Result{Kind: Success})
+				f.pods[1].silent("a", 1)
+				f.pods[1].r.Adopt("pod-0", []Record{{ID: "a", State: Closed, Saturations: 1, LastGood: 1}})
+			}, want: openView(ReasonSaturated, satCooldown)},
+		"further events at peers do not re-open what is open": {
+			do: func(f *fleet) {
+				f.pods[1].silent("a", 2)
+				f.clock.pass(time.Minute)
+				f.pods[1].r.Adopt("pod-0", []Record{{ID: "a", State: Open, Reason: ReasonSaturated, Epoch: 1, Saturations: 7}})
+			}, want: openView(ReasonSaturated, satCooldown-time.Minute)},
+		"an adopted opening extends once, however long its news travels": {
+			do: func(f *fleet) {
+				rec := Record{ID: "a", State: Open, Reason: ReasonSaturated, Epoch: 1, Remaining: 10 * time.Minute}
+				f.pods[1].r.Adopt("pod-0", []Record{rec})
+				f.clock.pass(time.Minute)
+				rec.Failures++ // so that it is not the same news
+				f.pods[1].r.Adopt("pod-0", []Record{rec})
+			}, want: openView(ReasonSaturated, 9*time.Minute)},
+		"an opening of the same epoch that is over sooner leaves one's own reason": {
+			do: func(f *fleet) {
+				f.pods[1].silent("a", 2)
+				f.pods[1].r.Adopt("pod-0", []Record{{ID: "a", State: Open, Reason: ReasonFailing, Epoch: 1, Remaining: time.Second}})
+			}, want: openView(ReasonSaturated, satCooldown)},
+		"that a breaker is closed is no news to one that is": {
+			do: func(f *fleet) {
+				f.pods[1].r.Adopt("pod-0", []Record{{ID: "a", State: Closed, Epoch: 7}})
+				if n := len(f.pods[1].transitions); n != 0 {
+					f.t.Errorf("told of %d transitions", n)
+				}
 			}, want: closedView},
 		"a result from before an adopted opening does not close it": {
 			do: func(f *fleet) {
@@ -267,6 +317,16 @@ func TestRecordsListWhatPeersMustHear(t *testing.T) {
 			do: func(x *rig) { x.silent("a", 2); x.clock.pass(time.Minute) },
 			want: []Record{{ID: "a", State: Open, Reason: ReasonSaturated, Since: epoch0, Remaining: satCooldown - time.Minute,
 				Epoch: 1, Saturations: 2, Message: "no first token within 30s", Endpoint: chat}}},
+		"an opening whose time is over, with nothing that remains": {
+			do: func(x *rig) { x.silent("a", 2); x.clock.pass(2 * satCooldown) },
+			want: []Record{{ID: "a", State: Open, Reason: ReasonSaturated, Since: epoch0, Epoch: 1, Saturations: 2,
+				Message: "no first token within 30s", Endpoint: chat}}},
+		"an adopted opening, since when it was made": {
+			do: func(x *rig) {
+				x.r.Adopt("other", []Record{{ID: "a", State: Open, Reason: ReasonFailing, Epoch: 3, Since: epoch0.Add(-time.Hour),
+					Remaining: time.Second, Message: "said 500", Endpoint: embeddings}})
+			}, want: []Record{{ID: "a", State: Open, Reason: ReasonFailing, Epoch: 3, Since: epoch0.Add(-time.Hour), Remaining: time.Second,
+				Message: "said 500", Endpoint: embeddings}}},
 		"a count that a good answer cleared, for a cooldown": {
 			do:   func(x *rig) { x.failed("a", 1); x.ends("a", 1, Result{Kind: Success}) },
 			want: []Record{{ID: "a", State: Closed, LastGood: 1}}},
@@ -275,9 +335,23 @@ func TestRecordsListWhatPeersMustHear(t *testing.T) {
 		"a closing, for the last cooldown": {
 			do: func(x *rig) {
 				x.silent("a", 2)
+				x.clock.pass(time.Minute)
 				x.admit("a", chat, LastResort).Done(Result{Kind: Success})
 				x.clock.pass(satCooldown - 1)
-			}, want: []Record{{ID: "a", State: Closed, Since: epoch0, Epoch: 2, LastGood: 1}}},
+			}, want: []Record{{ID: "a", State: Closed, Since: epoch0.Add(time.Minute), Epoch: 2, LastGood: 1}}},
+		"a closing of what nothing was counted for": {
+			do: func(x *rig) {
+				x.ends("a", 1, Result{Kind: Refused})
+				x.admit("a", chat, LastResort).Done(Result{Kind: Success})
+				x.clock.pass(satCooldown - 1)
+			}, want: []Record{{ID: "a", State: Closed, Since: epoch0, Epoch: 2}}},
+		"each good answer that cleared a count": {
+			do: func(x *rig) {
+				for range 3 {
+					x.failed("a", 1)
+					x.ends("a", 1, Result{Kind: Success})
+				}
+			}, want: []Record{{ID: "a", State: Closed, LastGood: 3}}},
 		"pairs that are passed over": {
 			do: func(x *rig) {
 				x.admit("a", embeddings, Normal).Done(Result{Kind: EndpointMissing, Message: "404"})
@@ -290,6 +364,27 @@ func TestRecordsListWhatPeersMustHear(t *testing.T) {
 				x.clock.pass(satCooldown)
 				x.r.Adopt("other", []Record{{ID: "a", State: Open, Reason: ReasonSaturated, Epoch: 1, Saturations: 1}})
 			}, want: []Record{{ID: "a", State: Closed, Since: epoch0, Epoch: 2, LastGood: 1}}},
+		"that it is closed, to a peer that holds it open": {
+			do: func(x *rig) {
+				x.ends("a", 1, Result{Kind: Refused})
+				x.admit("a", chat, LastResort).Done(Result{Kind: Success})
+				x.clock.pass(satCooldown)
+				x.r.Adopt("other", []Record{{ID: "a", State: Open, Reason: ReasonRefused, Epoch: 1}})
+			}, want: []Record{{ID: "a", State: Closed, Since: epoch0, Epoch: 2}}},
+		"the good answer, to a peer that still counts": {
+			do: func(x *rig) {
+				x.failed("a", 1)
+				x.ends("a", 1, Result{Kind: Success})
+				x.clock.pass(satCooldown)
+				x.r.Adopt("other", []Record{{ID: "a", State: Closed, Failures: 1}})
+			}, want: []Record{{ID: "a", State: Closed, LastGood: 1}}},
+		"nothing to a peer that knows": {
+			do: func(x *rig) {
+				x.silent("a", 2)
+				x.admit("a", chat, LastResort).Done(Result{Kind: Success})
+				x.clock.pass(satCooldown)
+				x.r.Adopt("other", []Record{{ID: "a", State: Closed, Epoch: 2, LastGood: 1}})
+			}},
 		"sorted by id": {
 			do:   func(x *rig) { x.failed("c", 1); x.failed("a", 1); x.failed("b", 1) },
 			want: []Record{{ID: "a", State: Closed, Failures: 1}, {ID: "b", State: Closed, Failures: 1}, {ID: "c", State: Closed, Failures: 1}}},
@@ -328,6 +423,17 @@ func TestOneProxyProbesAndTheNextTakesOver(t *testing.T) {
 	}
 }
 
+// What this pod reported before a restart is void where a peer knows of a good answer since then.
+func TestARestartBringsBackNoVoidCounts(t *testing.T) {
+	x := newRig(t, "pod", server("a"))
+	x.r.Adopt("other", []Record{{ID: "a", State: Closed, LastGood: 3}})
+	x.r.Adopt("pod", []Record{{ID: "a", State: Closed, LastGood: 2, Saturations: 1}})
+	x.silent("a", 1)
+	if got := x.view("a").State; got != Closed {
+		t.Errorf("%s after one silence", got)
+	}
+}
+
 // The choice of who probes is made for each backend, so that the work is spread.
 func TestProbesAreSpreadOverTheFleet(t *testing.T) {
 	pods := []string{"pod-0", "pod-1", "pod-2"}
@@ -349,8 +455,8 @@ func TestAWrongGuessLeavesTheProbeToOthers(t *testing.T) {
 	x := newRig(t, "pod", server("a"))
 	x.r.Adopt("other", []Record{{ID: "a", State: Open, Reason: ReasonSaturated, Epoch: 1}})
 	x.probe("a", Result{Kind: EndpointMissing})
-	if got := x.record("a").Epoch; got != 1 {
-		t.Errorf("the guess made news: epoch %d", got)
+	if got := x.record("a"); got.Epoch != 1 || got.State != Open {
+		t.Errorf("the guess made news: %+v", got)
 	}
 	if in, ok := x.probeDue("a"); !ok || in != satCooldown {
 		t.Errorf("the next guess in %s, %v; want %s", in, ok, satCooldown)
@@ -378,6 +484,31 @@ func TestCallersProbeOneAtATimeInTheFleet(t *testing.T) {
 	f.tell(0)
 	if !f.pods[1].view("a").Usable {
 		t.Error("the place was not given back")
+	}
+}
+
+// A peer's probe is believed to be out for as long as a lease, and as part of the opening that it belongs to.
+func TestAPeersProbeIsNotWaitedForForEver(t *testing.T) {
+	x := newRig(t, "pod", server("a", byRequest))
+	x.silent("a", 2)
+	x.clock.pass(satCooldown)
+	out := Record{ID: "a", State: HalfOpen, Reason: ReasonSaturated, Epoch: 1}
+	x.r.Adopt("other", []Record{out})
+	lease := x.backend("a").cfg.lease()
+	x.clock.pass(lease - 1)
+	if x.view("a").Usable {
+		t.Error("joined within its lease")
+	}
+	x.clock.pass(1)
+	if !x.view("a").Usable {
+		t.Error("still waited for")
+	}
+	x.admit("a", chat, Normal).Done(Result{Kind: Silent})
+	x.clock.pass(satCooldown)
+	out.Saturations++
+	x.r.Adopt("other", []Record{out}) // it has not heard of the re-opening
+	if !x.view("a").Usable {
+		t.Error("a probe of an earlier opening is waited for")
 	}
 }
 

@@ -53,6 +53,18 @@ func TestMembersOfAGroup(t *testing.T) {
 				x.probe("b", Result{Kind: Success})
 				x.silent("a", 1)
 			}, want: openView(ReasonSaturated, satCooldown)},
+		"a failing member's probe says nothing of the others": {
+			backends: pair, do: func(x *rig) {
+				x.failed("b", 5)
+				x.clock.pass(failCooldown)
+				x.probe("b", Result{Kind: Failed})
+			}, want: closedView},
+		"what a member that caused nothing meets is its own": {
+			backends: pair, do: func(x *rig) {
+				x.ends("a", 1, Result{Kind: Refused, RetryAfter: time.Hour})
+				x.clock.pass(time.Minute)
+				x.admit("b", chat, LastResort).Done(Result{Kind: Failed})
+			}, want: openView(ReasonRefused, 59*time.Minute)},
 		"one that callers probe waits for the cause": {
 			backends: []table.Backend{server("a", grouped, byRequest), server("b", grouped)},
 			do:       func(x *rig) { x.silent("b", 2); x.clock.pass(satCooldown) },
@@ -109,4 +121,41 @@ func TestRunProbesAGroupOneAtATime(t *testing.T) {
 			t.Errorf("asked %+v, want one", b.asked)
 		}
 	})
+}
+
+// What closes a group is news of each member that it closes, and of no other; a member that is well already is no cause.
+func TestTheNewsOfAGroup(t *testing.T) {
+	x := newRig(t, "pod", server("a", grouped), server("b", grouped), server("c", grouped))
+	x.silent("c", 2)
+	x.admit("a", chat, LastResort).Done(Result{Kind: Success})
+	x.clock.pass(3 * satCooldown)
+	if _, ok := x.probeDue("b"); ok {
+		t.Error("b does not wait for c, which caused the opening and is ours to probe")
+	}
+	before := map[string]uint64{"a": x.record("a").Epoch, "b": x.record("b").Epoch}
+	x.transitions = nil
+	x.probe("c", Result{Kind: Success})
+	told := map[table.BackendID]State{}
+	for _, tr := range x.transitions {
+		told[tr.ID] = tr.To
+	}
+	if got := x.record("b"); got.State != Closed || got.Epoch != before["b"]+1 || told["b"] != Closed {
+		t.Errorf("b was closed with its group: %+v, told %v", got, told)
+	}
+	if got := x.record("a").Epoch; got > before["a"] || told["a"] != "" {
+		t.Errorf("a was closed before: epoch %d, was %d, told %v", got, before["a"], told)
+	}
+}
+
+// A member that fails besides stays open when its group closes, and that is told.
+func TestAMembersOwnTroubleIsTold(t *testing.T) {
+	x := newRig(t, "pod", server("a", grouped), server("b", grouped))
+	x.silent("b", 2)
+	x.admit("a", chat, LastResort).Done(Result{Kind: Misconfigured})
+	x.clock.pass(satCooldown)
+	before := x.record("a").Epoch
+	x.probe("b", Result{Kind: Success})
+	if got := x.record("a"); got.State != Open || got.Reason != ReasonMisconfigured || got.Epoch != before+1 {
+		t.Errorf("%+v, was at epoch %d", got, before)
+	}
 }

@@ -85,6 +85,9 @@ func TestProbesTellMoreThanWhetherItIsOver(t *testing.T) {
 				if _, ok := x.r.Admit("a", chat, Normal); ok {
 					x.t.Error("the pair was asked again")
 				}
+				if x.view("a").Usable {
+					x.t.Error("the pair is said to be usable")
+				}
 				x.admit("a", embeddings, Normal)
 			}, want: View{State: HalfOpen, Reason: ReasonFailing}},
 	})
@@ -144,9 +147,15 @@ func TestWhatIsUrgent(t *testing.T) {
 		{"a count leaves zero", func() { x.failed("a", 1) }, true},
 		{"a count goes on", func() { x.failed("a", 1) }, false},
 		{"a count returns to zero", func() { x.ends("a", 1, Result{Kind: Success}) }, true},
+		{"a count is cleared by a peer's good answer", func() {
+			x.failed("a", 1)
+			x.urgent = 0
+			x.r.Adopt("other", []Record{{ID: "a", State: Closed, LastGood: 5}})
+		}, true},
 		{"a count runs out", func() { x.failed("a", 1); x.urgent = 0; x.clock.pass(2 * time.Hour); x.view("a") }, true},
 		{"an opening", func() { late = x.admit("a", chat, Normal); x.ends("a", 1, Result{Kind: Refused}) }, true},
 		{"a late answer that extends it", func() { late.Done(Result{Kind: Refused, RetryAfter: time.Minute}) }, false},
+		{"a probe that goes out, and comes back without news", func() { x.admit("a", chat, LastResort).Done(Result{}) }, false},
 		{"a re-opening", func() { x.clock.pass(time.Minute); x.probe("a", Result{Kind: Failed}) }, true},
 		{"a closing", func() { x.admit("a", chat, LastResort).Done(Result{Kind: Success}) }, true},
 		{"what another proxy has told everybody already", func() { x.r.Adopt("other", open) }, false},
@@ -155,6 +164,26 @@ func TestWhatIsUrgent(t *testing.T) {
 			x.urgent = 0
 			x.admit("a", embeddings, Normal).Done(Result{Kind: EndpointMissing})
 		}, true},
+		{"a pair that answers again", func() { x.admit("a", embeddings, LastResort).Done(Result{Kind: Success}) }, false},
+		{"a pair whose time is over", func() {
+			x.admit("a", embeddings, Normal).Done(Result{Kind: EndpointMissing})
+			x.urgent, x.changes = 0, 0
+			x.clock.pass(failCooldown)
+			x.view("a")
+		}, false},
+		{"a count that runs out together with a pair", func() {
+			x.failed("a", 1)
+			x.clock.pass(time.Hour)
+			x.admit("a", embeddings, Normal).Done(Result{Kind: EndpointMissing})
+			x.urgent, x.changes = 0, 0
+			x.clock.pass(time.Hour)
+			x.view("a")
+		}, true},
+		{"a backend that is gone", func() {
+			x.failed("a", 1)
+			x.urgent, x.changes = 0, 0
+			x.apply()
+		}, false},
 	} {
 		x.urgent, x.changes = 0, 0
 		step.do()
@@ -176,6 +205,15 @@ func TestSentencesOfAnOpening(t *testing.T) {
 	x.probe("a", Result{Kind: Failed, Message: "said 500"})
 	if got := x.view("a").Message; got != "said 500" {
 		t.Errorf("a probe with news left it %q", got)
+	}
+	y := newRig(t, "pod", server("a", func(b *table.Backend) { b.Saturation.SlowAfter = 0 }), server("b"), server("c"))
+	y.silent("a", 2)
+	y.ends("b", 1, Result{Kind: Refused, Quota: true})
+	y.ends("c", 1, Result{Kind: Refused})
+	for id, want := range map[string]string{"a": "no first token in time", "b": "the account's quota is spent", "c": "refused for want of capacity"} {
+		if got := y.view(id).Message; got != want {
+			t.Errorf("%s: %q, want %q", id, got, want)
+		}
 	}
 }
 
@@ -215,6 +253,15 @@ func TestSilentProbesAndColdModels(t *testing.T) {
 	y.probe("a", Result{Kind: Silent})
 	if wanted(y) {
 		t.Error("our own silent probe left another request")
+	}
+	for _, res := range []Result{{Kind: Failed}, {Kind: Refused}} {
+		v := newRig(t, "pod", server("a", graceful))
+		v.silent("a", 2)
+		clear(v.backend("a").wanted)
+		v.admit("a", chat, LastResort).Done(res)
+		if wanted(v) {
+			t.Errorf("%+v left a detached request", res)
+		}
 	}
 	z := newRig(t, "pod", server("a", graceful))
 	z.silent("a", 1)

@@ -16,3 +16,15 @@ func TestThoseWhoQueueLeaveToTheProbe(t *testing.T) {
 		t.Error("who queues behind the probe waits for its end")
 	}
 }
+
+// One that closes while they queue is theirs.
+func TestThoseWhoQueueStayWhereItCloses(t *testing.T) {
+	x := newRig(t, "pod", server("a", byRequest))
+	x.silent("a", 2)
+	x.clock.pass(satCooldown)
+	waiting := x.r.Opened("a")
+	x.r.Adopt("other", []Record{{ID: "a", State: Closed, Epoch: 2}})
+	if isClosed(waiting) {
+		t.Error("told to leave a backend that is well")
+	}
+}

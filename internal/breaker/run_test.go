@@ -131,6 +131,73 @@ func TestRunProbes(t *testing.T) {
 				b.answers(Result{Kind: Success})
 				pass(time.Hour)
 			}, []asked{recovery(failCooldown), recovery(2 * failCooldown), recovery(3 * failCooldown)}},
+		"on time, however long nothing happened": {
+			plain(), func(b *bench) {
+				pass(10 * time.Second)
+				b.end("a", chat, 5, Result{Kind: Failed})
+				pass(failCooldown)
+			}, []asked{recovery(10*time.Second + failCooldown)}},
+		"when the last resort that was out gives its place back": {
+			plain(), func(b *bench) {
+				b.end("a", chat, 5, Result{Kind: Failed})
+				p, _ := b.r.Admit("a", chat, LastResort)
+				pass(failCooldown + time.Second)
+				p.Done(Result{})
+				synctest.Wait()
+			}, []asked{recovery(failCooldown + time.Second)}},
+		"when callers are not to be the probe any more": {
+			plain(byRequest), func(b *bench) {
+				b.end("a", chat, 5, Result{Kind: Failed})
+				pass(failCooldown + time.Second)
+				b.r.Apply(routeOf(nil, server("a"), server("b")))
+				synctest.Wait()
+			}, []asked{recovery(failCooldown + time.Second)}},
+		"when the one whose turn it was has gone": {
+			plain(), func(b *bench) {
+				b.r.SetPeers([]string{"pod", pod2(t)})
+				b.end("a", chat, 5, Result{Kind: Failed})
+				pass(failCooldown + time.Second)
+				b.r.SetPeers([]string{"pod"})
+				synctest.Wait()
+			}, []asked{recovery(failCooldown + time.Second)}},
+		"also where it went within its probe": {
+			plain(), func(b *bench) {
+				b.r.SetPeers([]string{"pod", pod2(t)})
+				b.end("a", chat, 2, Result{Kind: Silent})
+				pass(satCooldown)
+				b.r.Adopt(pod2(t), []Record{{ID: "a", State: HalfOpen, Reason: ReasonSaturated, Epoch: 1}})
+				pass(time.Hour)
+			}, []asked{recovery(satCooldown + minProbeBound + newsTravels)}},
+		"not beside a peer's at the same hardware, and soon after it": {
+			plain(grouped), func(b *bench) {
+				b.r.Apply(routeOf(nil, server("a", grouped), server("b", grouped)))
+				b.end("a", chat, 2, Result{Kind: Silent})
+				out := Record{ID: "b", State: HalfOpen, Reason: ReasonSaturated, Epoch: 9, Remaining: time.Hour}
+				pass(satCooldown - 10*time.Second)
+				b.r.Adopt("other", []Record{out})
+				pass(20 * time.Second)
+				out.State = Open
+				b.r.Adopt("other", []Record{out})
+				pass(steppedWait)
+			}, []asked{recovery(satCooldown + 11*time.Second)}},
+		"in the dialect that was refused": {
+			plain(), func(b *bench) { b.end("a", embeddings, 1, Result{Kind: Refused}); pass(failCooldown) },
+			[]asked{{ID: "a", Endpoint: embeddings, Purpose: Recovery, At: failCooldown, Bound: minProbeBound}}},
+		"in the dialect that is misconfigured": {
+			plain(), func(b *bench) { b.end("a", embeddings, 1, Result{Kind: Misconfigured}); pass(failCooldown) },
+			[]asked{{ID: "a", Endpoint: embeddings, Purpose: Recovery, At: failCooldown, Bound: minProbeBound}}},
+		"in the dialect of the last resort that failed": {
+			plain(), func(b *bench) {
+				b.end("a", chat, 1, Result{Kind: Misconfigured})
+				p, _ := b.r.Admit("a", embeddings, LastResort)
+				p.Done(Result{Kind: Failed})
+				pass(failCooldown)
+			}, []asked{{ID: "a", Endpoint: embeddings, Purpose: Recovery, At: failCooldown, Bound: minProbeBound}}},
+		"for a chat where no dialect is known": {
+			plain(), func(b *bench) {
+				b.r.Adopt("other", []Record{{ID: "a", State: Open, Reason: ReasonFailing, Epoch: 1, Remaining: time.Second}})
+				pass(time.Second)
+			}, []asked{recovery(time.Second)}},
 		"in the dialect that last failed": {
 			plain(), func(b *bench) { b.end("a", embeddings, 2, Result{Kind: Silent}); pass(satCooldown) },
 			[]asked{{ID: "a", Endpoint: embeddings, Purpose: Recovery, At: satCooldown, Bound: minProbeBound}}},
@@ -155,11 +222,11 @@ func TestRunProbes(t *testing.T) {
 			func(b *bench) { b.end("a", chat, 2, Result{Kind: Silent}); pass(2 * time.Hour) },
 			[]asked{{ID: "a", Endpoint: chat, Purpose: Recovery, At: time.Hour, Bound: slowAfter + 2*time.Minute}}},
 		"and calls off one that is out when the pin starts": {
-			pinnedTo(table.PinAvoid, "a", satCooldown+10*time.Second, 10*time.Hour), func(b *bench) {
+			pinnedTo(table.PinAvoid, "a", satCooldown+10*time.Second+300*time.Millisecond, 10*time.Hour), func(b *bench) {
 				b.end("a", chat, 1, Result{Kind: Refused, Quota: true})
 				b.answers(Result{})
 				pass(time.Hour)
-			}, []asked{{ID: "a", Endpoint: chat, Purpose: Recovery, At: satCooldown, Bound: slowAfter + 2*time.Minute, CutAfter: 10 * time.Second}}},
+			}, []asked{{ID: "a", Endpoint: chat, Purpose: Recovery, At: satCooldown, Bound: slowAfter + 2*time.Minute, CutAfter: 10*time.Second + 300*time.Millisecond}}},
 		"which tells nothing: the backend is asked when the pin ends": {
 			pinnedTo(table.PinAvoid, "a", satCooldown+10*time.Second, satCooldown+70*time.Second), func(b *bench) {
 				b.end("a", chat, 1, Result{Kind: Refused, Quota: true})
@@ -221,6 +288,16 @@ func TestRunSuspicion(t *testing.T) {
 			}, []asked{silent}, Open},
 		"one at a time": {
 			plain(), func(b *bench) { b.answers(Result{}); suspect(b); suspect(b); pass(slowAfter) }, []asked{silent}, Closed},
+		"called off when a pin starts, which tells nothing": {
+			pinnedTo(table.PinOnly, "b", 10*time.Second, time.Hour), func(b *bench) {
+				b.end("a", chat, 1, Result{Kind: Silent})
+				b.end("a", chat, 1, Result{Kind: Success})
+				pass(9 * time.Second)
+				b.answers(Result{})
+				suspect(b)
+				pass(time.Minute)
+			}, []asked{{ID: "a", Endpoint: chat, Purpose: ColdStart, Bound: 2 * time.Minute},
+				{ID: "a", Endpoint: chat, Purpose: Suspicion, At: 9 * time.Second, Bound: slowAfter, CutAfter: time.Second}}, Closed},
 		"none of a rested backend": {pinnedTo(table.PinOnly, "b", 0, time.Hour), suspect, nil, Closed},
 		"none of an open one": {
 			plain(), func(b *bench) { b.end("a", chat, 2, Result{Kind: Silent}); suspect(b) }, nil, Open},

@@ -1,6 +1,7 @@
 package breaker
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,4 +104,57 @@ func TestASilentProbe(t *testing.T) {
 			}, []asked{probe, again})
 		})
 	}
+}
+
+// Shards arrive one by one: meanwhile the smallest limits hold, whichever route stands first.
+func TestTheSmallestLimitsHold(t *testing.T) {
+	type limits struct {
+		Threshold [classes]int
+		Cooldown  [classes]time.Duration
+		Names     []string
+	}
+	low := server("a", func(b *table.Backend) {
+		b.Failure, b.Saturation.Threshold, b.Saturation.Cooldown = table.Failure{Threshold: 3, Cooldown: time.Second}, 1, time.Minute
+	})
+	named := server("a", func(b *table.Backend) { b.Name = "z" })
+	for name, chains := range map[string][]table.Backend{"first": {low, server("a"), named}, "last": {named, server("a"), low}} {
+		t.Run(name, func(t *testing.T) {
+			var routes []*table.Route
+			for i, b := range chains {
+				routes = append(routes, &table.Route{Namespace: "ns", Name: string(rune('k' + i)), Chain: []table.Backend{b}})
+			}
+			x := newRig(t, "pod")
+			x.r.Apply(table.New(routes))
+			c := x.backend("a").cfg
+			want := limits{[classes]int{3, 1}, [classes]time.Duration{time.Second, time.Minute}, []string{"a", "z"}}
+			if diff := cmp.Diff(want, limits{c.threshold, c.cooldown, c.names}); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// faulty is a prober that fails by itself, at once.
+type faulty struct{ asked int }
+
+func (f *faulty) Probe(context.Context, ProbeRequest) Result { f.asked++; return Result{} }
+
+// A probe that ends by a fault of ours re-opens the breaker and says nothing of the backend.
+func TestAProbeThatFailsByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, p := New(Options{Jitter: noJitter}), &faulty{}
+		r.Apply(routeOf(nil, server("a")))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); r.Run(ctx, p) }()
+		b := &bench{r: r}
+		b.end("a", chat, 5, Result{Kind: Failed})
+		pass(3 * failCooldown)
+		rec := (&rig{t: t, r: r}).record("a")
+		if p.asked != 3 || rec.State != Open || rec.Remaining != failCooldown || rec.Saturations != 0 || rec.Failures != 5 {
+			t.Errorf("asked %d times, %+v", p.asked, rec)
+		}
+		cancel()
+		<-ended
+	})
 }

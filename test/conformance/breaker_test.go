@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -390,7 +391,7 @@ func TestColdModelIsNotBusy(t *testing.T) {
 	}
 }
 
-// Impatient callers do not hide a silent backend.
+// Impatient callers do not hide a silent backend, also where another route names it that has no slowAfter.
 func TestLeavingCallersRaiseSuspicion(t *testing.T) {
 	t.Parallel()
 	a := newUpstream(t, func(_ int, w *wire) {
@@ -401,6 +402,13 @@ func TestLeavingCallersRaiseSuspicion(t *testing.T) {
 		w.silence()
 	})
 	r := routed(t, settings{"saturation": "{threshold: 2, cooldown: 10m, slowAfter: 60s, coldStartGrace: 0s}"}, a, well(t, "b"))
+	text, err := os.ReadFile(r.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := strings.NewReplacer("name: "+r.name+",", "name: a-"+r.name+",", "slowAfter: 60s", "slowAfter: 0s").Replace(string(text))
+	r.put(other + "---\n" + string(text))
+	reloaded(t)
 	early, late := dial(t).send(request(chat, r.streamed())), dial(t).send(request(chat, r.streamed()))
 	waitFor(t, "both are being tried", func() bool { return a.calls() == 2 })
 	early.leave()
