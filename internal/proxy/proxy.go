@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
+
 	"github.com/spillway-dev/spillway/internal/breaker"
 	"github.com/spillway-dev/spillway/internal/openai"
 	"github.com/spillway-dev/spillway/internal/table"
@@ -24,6 +26,7 @@ type Proxy struct {
 	cfg        Config
 	transports transports
 	memory     memory
+	unpacker   func() (*zstd.Decoder, error) // of bodies that are compressed with zstd
 	userAgent  []string
 	background sync.WaitGroup // requests to backends that may outlive their caller's, briefly
 }
@@ -34,6 +37,7 @@ func New(cfg Config) *Proxy {
 	p := &Proxy{cfg: cfg, userAgent: []string{"spillway/" + cfg.Version}}
 	p.transports.guard.allowed = cfg.AllowCIDRs
 	p.memory.limit = cfg.BodyBudget
+	p.unpacker = sync.OnceValues(func() (*zstd.Decoder, error) { return newUnpacker(cfg.MaxBody) })
 	cfg.Breakers.OnTransition(func(t breaker.Transition) {
 		for _, name := range t.Names {
 			cfg.Metrics.Transition(t.Namespace, name, string(t.To), string(t.Reason))

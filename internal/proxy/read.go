@@ -26,6 +26,9 @@ const (
 	doubled, sized = 2, 8
 )
 
+// codingZstd is the one content coding whose decoder may need much memory.
+const codingZstd = "zstd"
+
 // overloadedRetry is when a caller may try again that found the budget for bodies spent.
 const overloadedRetry = time.Second
 
@@ -56,19 +59,58 @@ func (x *exchange) forget() {
 }
 
 func (p *Proxy) readBody(r *http.Request, l *lease) ([]byte, error) {
-	body, closeBody, err := decoder(r.Header.Values("Content-Encoding"), r.Body, p.cfg.MaxBody)
+	codings := r.Header.Values("Content-Encoding")
+	if coding(codings) == codingZstd {
+		return p.readZstd(r, l)
+	}
+	body, closeBody, err := decoder(codings, r.Body, p.cfg.MaxBody)
 	if err != nil {
 		return nil, err
 	}
 	defer closeBody()
+	if body == io.Reader(r.Body) {
+		return p.readPlain(r, l)
+	}
+	return readAll(body, firstRead, p.cfg.MaxBody, doubled, l)
+}
+
+// readPlain reads the body as it comes, into a buffer of its size where it says one.
+func (p *Proxy) readPlain(r *http.Request, l *lease) ([]byte, error) {
 	size, limit, times := int64(firstRead), p.cfg.MaxBody, int64(doubled)
-	if declared := r.ContentLength; body == io.Reader(r.Body) && declared >= 0 {
+	if declared := r.ContentLength; declared >= 0 {
 		if declared > limit {
 			return nil, errBodyTooLarge
 		}
 		size, limit, times = min(declared, believed), declared, sized
 	}
-	return readAll(body, min(size, limit), limit, times, l)
+	return readAll(r.Body, min(size, limit), limit, times, l)
+}
+
+// readZstd reads the whole body before it decodes it. A decoder of a stream needs the window that the sender asks for, 32 MiB for
+// a body of one kilobyte, and no lease covers that; one that has it all looks back into what it has written.
+func (p *Proxy) readZstd(r *http.Request, l *lease) ([]byte, error) {
+	packed, err := p.readPlain(r, l)
+	if err != nil {
+		return nil, err
+	}
+	unpacker, err := p.unpacker()
+	if err != nil {
+		return nil, err
+	}
+	body, err := unpacker.DecodeAll(packed, nil)
+	if err != nil {
+		return nil, errDamaged{err}
+	}
+	l.release() // of what was packed
+	if !l.grow(int64(cap(body))) {
+		return nil, errNoMemory
+	}
+	return body, nil
+}
+
+// newUnpacker makes what decodes bodies up to limit. It works on four at a time at most, whose size no lease covers yet.
+func newUnpacker(limit int64) (*zstd.Decoder, error) {
+	return zstd.NewReader(nil, zstd.WithDecoderMaxMemory(uint64(limit)))
 }
 
 // readAll reads to the end, growing from size up to limit, so many times at a time; the lease grows with it.
@@ -121,21 +163,26 @@ func (e errDamaged) Unwrap() error { return e.error }
 
 // decoder returns a reader of the decoded body and a function that frees it. It does not close body.
 func decoder(codings []string, body io.Reader, limit int64) (io.Reader, func(), error) {
-	coding := strings.ToLower(strings.TrimSpace(strings.Join(codings, ",")))
-	switch coding {
+	switch named := coding(codings); named {
 	case "", "identity":
 		return body, func() {}, nil
 	case "gzip", "x-gzip":
 		return &damageReader{open: func() (io.Reader, error) { return gzip.NewReader(body) }}, func() {}, nil
-	case "zstd":
+	case codingZstd:
 		// One goroutine less than its default: it decodes on the reader's own.
 		dec, err := zstd.NewReader(body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(uint64(limit)+1))
 		if err != nil {
 			return nil, nil, fmt.Errorf("zstd: %w", err)
 		}
 		return &damageReader{r: dec}, dec.Close, nil
+	default:
+		return nil, nil, errEncoding(named)
 	}
-	return nil, nil, errEncoding(coding)
+}
+
+// coding is the content coding that a header names.
+func coding(codings []string) string {
+	return strings.ToLower(strings.TrimSpace(strings.Join(codings, ",")))
 }
 
 // damageReader marks errors of a decoder, and opens it with the first read: opening reads.

@@ -3,10 +3,12 @@ package proxy_test
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -162,6 +164,34 @@ func TestBodiesThatGrowTooLarge(t *testing.T) {
 			t.Errorf("over the limit: %d %s", got.status, got.body)
 		}
 	})
+}
+
+// TestZstdTakesNoWindow: a kilobyte may ask its decoder for a window of 32 MiB, which no budget would know of.
+func TestZstdTakesNoWindow(t *testing.T) {
+	const window = 32 << 20
+	var packed bytes.Buffer
+	zw, err := zstd.NewWriter(&packed, zstd.WithWindowSize(window))
+	if err == nil {
+		_, err = zw.Write([]byte(`{"model":"ns/m"}`))
+	}
+	// Flushed, so that the size is not known when the header is written, which asks for the whole window then.
+	if err = errors.Join(err, zw.Flush(), zw.Close()); err != nil {
+		t.Fatal(err)
+	}
+	var header zstd.Header
+	if err := header.Decode(packed.Bytes()); err != nil || header.WindowSize != window {
+		t.Fatalf("the body asks for %d bytes (%v)", header.WindowSize, err)
+	}
+	r := newRig(t, newRoute(says(t, status(200, "", whole))))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if got := r.post(packed.String(), "Content-Encoding", "zstd"); got.status != 200 {
+		t.Fatalf("status %d: %s", got.status, got.body)
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took >= window/2 {
+		t.Errorf("%d bytes were allocated for a body of %d", took, packed.Len())
+	}
 }
 
 func TestBodyBudgetIsSharedByAllRequests(t *testing.T) {
