@@ -29,7 +29,7 @@ func WriteOrder(previous, next *ShardSet) []int {
 
 // gains maps each shard that loses models to the set of shards that gain them.
 func gains(previous, next *ShardSet) [table.Shards]map[int]bool {
-	was, is := modelShards(previous), modelShards(next)
+	was, is := modelsOfChanged(previous, next, previous), modelsOfChanged(previous, next, next)
 	var before [table.Shards]map[int]bool
 	for model, from := range was {
 		to, exists := is[model]
@@ -44,10 +44,11 @@ func gains(previous, next *ShardSet) [table.Shards]map[int]bool {
 	return before
 }
 
-func modelShards(set *ShardSet) map[string]int {
+// modelsOfChanged maps the models of one of two sets to their shards, of those that differ: no model moves to or from another.
+func modelsOfChanged(previous, next, set *ShardSet) map[string]int {
 	index := map[string]int{}
 	for i := range set {
-		if set[i].Shard == nil {
+		if set[i].Shard == nil || previous[i].Revision == next[i].Revision {
 			continue
 		}
 		for _, r := range set[i].Shard.Routes {

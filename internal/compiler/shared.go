@@ -69,12 +69,26 @@ type sharedBackend struct {
 }
 
 // lowerSharedLimits gives each backend that several routes name the smallest limits among them, because there is one
-// breaker and one queue for it. Routes that are not in the table do not count.
+// breaker and one queue for it. Routes that are not in the table do not count. A backend belongs to one namespace, and the routes
+// are sorted by it.
 func (c *compilation) lowerSharedLimits() {
-	uses := make(map[table.BackendID]int, 2*len(c.routes))
-	c.eachBackend(func(_ *routeDraft, b *table.Backend) { uses[b.ID]++ })
+	uses := map[table.BackendID]int{}
+	for from := 0; from < len(c.routes); {
+		namespace, to := c.routes[from].verdict.Key.Namespace, from+1
+		for to < len(c.routes) && c.routes[to].verdict.Key.Namespace == namespace {
+			to++
+		}
+		clear(uses)
+		lowerShared(c.routes[from:to], uses)
+		from = to
+	}
+}
+
+// lowerShared does that for the routes of one namespace. uses is empty.
+func lowerShared(routes []*routeDraft, uses map[table.BackendID]int) {
+	eachBackend(routes, func(_ *routeDraft, b *table.Backend) { uses[b.ID]++ })
 	shared := map[table.BackendID]*sharedBackend{}
-	c.eachBackend(func(d *routeDraft, b *table.Backend) {
+	eachBackend(routes, func(d *routeDraft, b *table.Backend) {
 		if uses[b.ID] == 1 {
 			return
 		}
@@ -83,7 +97,7 @@ func (c *compilation) lowerSharedLimits() {
 		}
 		shared[b.ID].join(d.verdict.Key, b)
 	})
-	c.eachBackend(func(d *routeDraft, b *table.Backend) {
+	eachBackend(routes, func(d *routeDraft, b *table.Backend) {
 		if s := shared[b.ID]; s != nil && s.differs(b) {
 			d.own()
 			s.lower(d.entry.Backend(b.Name), d.verdict.Backend(b.Name))
@@ -91,8 +105,8 @@ func (c *compilation) lowerSharedLimits() {
 	})
 }
 
-func (c *compilation) eachBackend(visit func(*routeDraft, *table.Backend)) {
-	for _, d := range c.routes {
+func eachBackend(routes []*routeDraft, visit func(*routeDraft, *table.Backend)) {
+	for _, d := range routes {
 		if d.entry == nil {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -12,12 +13,12 @@ import (
 	"github.com/spillway-dev/spillway/internal/table"
 )
 
-// compilation is one finished compile with its indexes. It is immutable.
+// compilation is one finished compile with its indexes. It does not change.
 type compilation struct {
 	compiler.Result
-	shards    *compiler.ShardSet
-	byShard   [table.Shards][]types.NamespacedName
-	byBackend map[table.BackendID][]types.NamespacedName
+	shards *compiler.ShardSet
+	// naming is the routes that name a backend. Few compilations are asked for it.
+	naming func() map[table.BackendID][]types.NamespacedName
 	// By namespace, where all that pins concern stays: the pins, and when they start and end.
 	pinsIn   map[string][]types.NamespacedName
 	pinEdges map[string][]time.Time
@@ -25,17 +26,8 @@ type compilation struct {
 
 // index fills in the indexes. The order of what they hold is of no matter: it all goes into a queue.
 func (c *compilation) index() {
-	c.byBackend = make(map[table.BackendID][]types.NamespacedName, 2*len(c.Routes))
+	c.naming = sync.OnceValue(c.backends)
 	c.pinsIn, c.pinEdges = map[string][]types.NamespacedName{}, map[string][]time.Time{}
-	for key, v := range c.Routes {
-		shard := table.ShardOf(key.String())
-		c.byShard[shard] = append(c.byShard[shard], key)
-		for i := range v.Backends {
-			if id := v.Backends[i].ID; id != "" {
-				c.byBackend[id] = append(c.byBackend[id], key)
-			}
-		}
-	}
 	for key, v := range c.Pins {
 		c.pinsIn[key.Namespace] = append(c.pinsIn[key.Namespace], key)
 		c.pinEdges[key.Namespace] = append(c.pinEdges[key.Namespace], v.StartsAt, v.ExpiresAt)
@@ -43,6 +35,18 @@ func (c *compilation) index() {
 	for _, edges := range c.pinEdges {
 		slices.SortFunc(edges, time.Time.Compare)
 	}
+}
+
+func (c *compilation) backends() map[table.BackendID][]types.NamespacedName {
+	routes := make(map[table.BackendID][]types.NamespacedName, 2*len(c.Routes))
+	for key, v := range c.Routes {
+		for i := range v.Backends {
+			if id := v.Backends[i].ID; id != "" {
+				routes[id] = append(routes[id], key)
+			}
+		}
+	}
+	return routes
 }
 
 // nextPinEdge is when the next pin of a namespace starts or ends after now; zero where none does.
@@ -77,15 +81,12 @@ func (c *compilation) changedFrom(was *compilation) (routes, pins []types.Namesp
 		was = &compilation{shards: &compiler.ShardSet{}}
 	}
 	concerned := c.namespacesThatLost(was)
-	for shard, keys := range c.byShard {
-		same := c.shards[shard].Revision == was.shards[shard].Revision
-		for _, key := range keys {
-			if sameRoute(c.Routes[key], was.Routes[key]) && (same || samePins(c.shards.Route(key), was.shards.Route(key))) {
-				continue
-			}
-			routes = append(routes, key)
-			concerned[key.Namespace] = true
+	for key, v := range c.Routes {
+		if sameRoute(v, was.Routes[key]) && c.samePins(was, key) {
+			continue
 		}
+		routes = append(routes, key)
+		concerned[key.Namespace] = true
 	}
 	for key, v := range c.Pins {
 		if concerned[key.Namespace] || !samePin(v, was.Pins[key]) {
@@ -121,8 +122,13 @@ func samePin(a, b *compiler.PinVerdict) bool {
 	return reflect.DeepEqual(short, other)
 }
 
-// samePins says whether two entries of a route have the same pins; what else is in an entry shows in the verdict.
-func samePins(a, b *table.Route) bool {
+// samePins says whether the entry of a route has the same pins as in an earlier compilation; what else is in an entry shows in the
+// verdict.
+func (c *compilation) samePins(was *compilation, key types.NamespacedName) bool {
+	if shard := table.ShardOf(key.String()); c.shards[shard].Revision == was.shards[shard].Revision {
+		return true
+	}
+	a, b := c.shards.Route(key), was.shards.Route(key)
 	if a == nil || b == nil || a == b {
 		return a == b
 	}

@@ -2,6 +2,8 @@ package controller
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -152,7 +154,7 @@ func (r *reports) unseenFor(retention time.Duration) []*storedReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var old []*storedReport
-	for _, key := range sortedKeys(r.known) {
+	for _, key := range slices.SortedFunc(maps.Keys(r.known), compareNames) {
 		if s := r.known[key]; r.clock.Since(s.at) >= retention {
 			old = append(old, s.report)
 		}

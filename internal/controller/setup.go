@@ -128,7 +128,7 @@ func (s *system) concernedBy(c status.Change) []types.NamespacedName {
 		routes = append(routes, s.ledger.concerned(m)...)
 	}
 	for _, id := range c.Backends {
-		routes = append(routes, compiled.byBackend[id]...)
+		routes = append(routes, compiled.naming()[id]...)
 	}
 	return routes
 }

@@ -22,8 +22,8 @@ import (
 // world is what the informers say, indexed for a compile. Objects in it are shared with the informers and never changed.
 type world struct {
 	mu       sync.RWMutex
-	routes   map[types.NamespacedName]*storedRoute
-	pins     map[types.NamespacedName]*storedPin
+	routes   sorted[*storedRoute]
+	pins     sorted[*storedPin]
 	services map[types.NamespacedName]*corev1.Service
 	// versions of the Secrets and ConfigMaps that exist: their content is not watched.
 	versions map[compiler.Reference]version
@@ -38,7 +38,6 @@ type world struct {
 
 func newWorld() *world {
 	return &world{
-		routes: map[types.NamespacedName]*storedRoute{}, pins: map[types.NamespacedName]*storedPin{},
 		services: map[types.NamespacedName]*corev1.Service{}, versions: map[compiler.Reference]version{},
 		named: map[compiler.Reference]int{}, dirty: newSignal(),
 		onRoute: func(types.NamespacedName) {}, onPin: func(types.NamespacedName) {},
@@ -99,12 +98,7 @@ func handle[T client.Object](ctx context.Context, c cache.Cache, kind T, set fun
 
 func (w *world) setRoute(key types.NamespacedName, route *storedRoute) {
 	w.mu.Lock()
-	was := w.routes[key]
-	if route == nil {
-		delete(w.routes, key)
-	} else {
-		w.routes[key] = route
-	}
+	was := w.routes.put(key, route, route != nil)
 	changed := was == nil || route == nil || differs(was, route)
 	if changed {
 		w.rename(was, route)
@@ -137,12 +131,7 @@ func referencesOf(route *storedRoute) []compiler.Reference {
 
 func (w *world) setPin(key types.NamespacedName, pin *storedPin) {
 	w.mu.Lock()
-	was := w.pins[key]
-	if pin == nil {
-		delete(w.pins, key)
-	} else {
-		w.pins[key] = pin
-	}
+	was := w.pins.put(key, pin, pin != nil)
 	w.mu.Unlock()
 	if was == nil || pin == nil || differs(was, pin) {
 		w.dirty.raise()
@@ -201,14 +190,14 @@ func (w *world) setVersion(kind compiler.Kind) func(types.NamespacedName, *metav
 func (w *world) route(key types.NamespacedName) *storedRoute {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	return w.routes[key]
+	return w.routes.byKey[key]
 }
 
 // pin returns a pin as the informer has it, or nil.
 func (w *world) pin(key types.NamespacedName) *storedPin {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	return w.pins[key]
+	return w.pins.byKey[key]
 }
 
 // snapshot returns what a compile reads, apart from the Secrets and ConfigMaps, and the versions of those that are named
@@ -217,16 +206,16 @@ func (w *world) snapshot() (compiler.Snapshot, map[compiler.Reference]version) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	s := compiler.Snapshot{Services: map[types.NamespacedName]*corev1.Service{}}
-	for _, key := range sortedKeys(w.routes) {
-		r := w.routes[key]
+	for _, key := range w.routes.keys {
+		r := w.routes.byKey[key]
 		if r.fault != "" {
 			s.Undecodable = append(s.Undecodable, compiler.Undecodable{Kind: compiler.KindRoute, Key: key, UID: r.UID, Generation: r.Generation, Detail: r.fault})
 			continue
 		}
 		s.Routes = append(s.Routes, &r.LLMRoute)
 	}
-	for _, key := range sortedKeys(w.pins) {
-		p := w.pins[key]
+	for _, key := range w.pins.keys {
+		p := w.pins.byKey[key]
 		if p.fault != "" {
 			s.Undecodable = append(s.Undecodable, compiler.Undecodable{Kind: compiler.KindPin, Key: key, UID: p.UID, Generation: p.Generation, Detail: p.fault})
 			continue
@@ -247,15 +236,40 @@ func (w *world) snapshot() (compiler.Snapshot, map[compiler.Reference]version) {
 	return s, wanted
 }
 
-func sortedKeys[V any](objects map[types.NamespacedName]V) []types.NamespacedName {
-	return slices.SortedFunc(maps.Keys(objects), func(a, b types.NamespacedName) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-}
-
 // keysOf returns the keys of all routes and of all pins.
 func (w *world) keysOf() (routes, pins []types.NamespacedName) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	return sortedKeys(w.routes), sortedKeys(w.pins)
+	return slices.Clone(w.routes.keys), slices.Clone(w.pins.keys)
+}
+
+// sorted is objects in the order of their keys: one changes, and then all are read. The zero value is empty.
+type sorted[V any] struct {
+	byKey map[types.NamespacedName]V
+	keys  []types.NamespacedName
+}
+
+// put stores an object, or takes it out where it is not there any more, and returns the one before.
+func (s *sorted[V]) put(key types.NamespacedName, object V, there bool) (was V) {
+	was, known := s.byKey[key]
+	at, _ := slices.BinarySearchFunc(s.keys, key, compareNames)
+	switch {
+	case there && !known:
+		s.keys = slices.Insert(s.keys, at, key)
+	case !there && known:
+		s.keys = slices.Delete(s.keys, at, at+1)
+	}
+	if !there {
+		delete(s.byKey, key)
+		return was
+	}
+	if s.byKey == nil {
+		s.byKey = map[types.NamespacedName]V{}
+	}
+	s.byKey[key] = object
+	return was
+}
+
+func compareNames(a, b types.NamespacedName) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }

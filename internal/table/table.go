@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -237,37 +238,63 @@ func (r *Route) Beats(other *Route) bool {
 // Table is a finished, immutable set of routes with its indexes. The zero value is an empty table.
 type Table struct {
 	byModel map[string]*Route
-	byKey   map[string]*Route
-	models  []string
 	routes  []*Route // sorted by key
+
+	sortModels sync.Once
+	models     []string
 }
 
-// New indexes routes. Where two claim one model the better claim (Beats) serves it; the other stays reachable by key.
-// The routes must not be changed afterwards.
+// New indexes routes. Where two claim one model the better claim (Beats) serves it; the other stays reachable by key. Of two with
+// one key the later counts. The routes must not be changed afterwards.
 func New(routes []*Route) *Table {
-	t := &Table{byModel: make(map[string]*Route, len(routes)), byKey: make(map[string]*Route, len(routes))}
-	for _, r := range routes {
-		t.byKey[r.Key()] = r
+	sorted := slices.Clone(routes)
+	if !slices.IsSortedFunc(sorted, compareRoutes) {
+		slices.SortStableFunc(sorted, compareRoutes)
+	}
+	t := &Table{byModel: make(map[string]*Route, len(routes)), routes: sorted[:0]}
+	for i, r := range sorted {
+		if i+1 < len(sorted) && compareRoutes(r, sorted[i+1]) == 0 {
+			continue
+		}
+		t.routes = append(t.routes, r)
 		if held, taken := t.byModel[r.Model]; !taken || r.Beats(held) {
 			t.byModel[r.Model] = r
 		}
 	}
-	t.models = slices.Sorted(maps.Keys(t.byModel))
-	t.routes = make([]*Route, 0, len(t.byKey))
-	for _, key := range slices.Sorted(maps.Keys(t.byKey)) {
-		t.routes = append(t.routes, t.byKey[key])
-	}
 	return t
+}
+
+// compareRoutes orders routes by key, which it puts together only where it has to: a table may be swapped several times a second.
+func compareRoutes(a, b *Route) int {
+	if a.Namespace == b.Namespace {
+		return strings.Compare(a.Name, b.Name)
+	}
+	shorter := min(len(a.Namespace), len(b.Namespace))
+	if order := strings.Compare(a.Namespace[:shorter], b.Namespace[:shorter]); order != 0 {
+		return order
+	}
+	return strings.Compare(a.Key(), b.Key())
 }
 
 // ByModel returns the route that serves a logical model, or nil. The match is exact.
 func (t *Table) ByModel(model string) *Route { return t.byModel[model] }
 
 // ByKey returns the route "namespace/name", or nil.
-func (t *Table) ByKey(key string) *Route { return t.byKey[key] }
+func (t *Table) ByKey(key string) *Route {
+	namespace, name, _ := strings.Cut(key, "/")
+	sought := &Route{Namespace: namespace, Name: name}
+	at, found := slices.BinarySearchFunc(t.routes, sought, compareRoutes)
+	if !found {
+		return nil
+	}
+	return t.routes[at]
+}
 
 // Models returns the logical names, sorted. The slice must not be changed.
-func (t *Table) Models() []string { return t.models }
+func (t *Table) Models() []string {
+	t.sortModels.Do(func() { t.models = slices.Sorted(maps.Keys(t.byModel)) })
+	return t.models
+}
 
 // Routes returns all routes, sorted by key. The slice must not be changed.
 func (t *Table) Routes() []*Route { return t.routes }
