@@ -66,7 +66,7 @@ func (p *pinsCommand) run(ctx context.Context) error {
 		return p.format.print(p.Out, &v1alpha1.BackendPinList{TypeMeta: kindOf("BackendPinList"), Items: pins})
 	}
 	if len(pins) == 0 {
-		fmt.Fprintf(p.ErrOut, "There is no pin in %s.\n", placeOf(namespace))
+		fmt.Fprintf(p.ErrOut, "There is no pin in %s\n", placeOf(namespace))
 		return nil
 	}
 	return p.grid(pins, namespace == "").print(p.Out)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"strings"
 
@@ -42,17 +43,31 @@ func (c *cli) run(ctx context.Context, args []string) int {
 var errTold = errors.New("see above")
 
 // explainError is the error as kubectl would print it. What the API server says is not changed; only where it does not
-// know Spillway's kinds at all something is added.
+// know Spillway's kinds at all something is added, and where it says nothing.
 func explainError(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
-		return "Error: " + err.Error()
+		return "Error: " + unreached(err)
 	}
 	text := fmt.Sprintf("Error from server (%s): %s", status.Status().Reason, err)
 	if details := status.Status().Details; apierrors.IsNotFound(err) && (details == nil || details.Name == "") {
 		text += "\nThe cluster does not know Spillway's kinds: install its CRDs, or look at another cluster with --context."
 	}
 	return text
+}
+
+// unreached says of a request to the API server that got no answer which server it was, and how to name another.
+func unreached(err error) string {
+	var failed *url.Error
+	if !errors.As(err, &failed) {
+		return err.Error()
+	}
+	server, parseErr := url.Parse(failed.URL)
+	if parseErr != nil || !strings.Contains(server.Path, "/apis/") && !strings.Contains(server.Path, "/api/v1/") {
+		return err.Error() // a proxy's: the command has said which
+	}
+	return fmt.Sprintf("the API server at %s cannot be reached: %v\nName the right cluster with --context, --kubeconfig or $KUBECONFIG.",
+		server.Host, failed.Err)
 }
 
 // usage is an error of the command line, with the way to the help.

@@ -105,12 +105,12 @@ func listRoutes(ctx context.Context, api client.Reader, what scope) ([]v1alpha1.
 	return list.Items, nil
 }
 
-// placeOf says where something was looked for.
+// placeOf ends the sentence that says where nothing was found.
 func placeOf(namespace string) string {
 	if namespace == "" {
-		return "any namespace"
+		return "any namespace."
 	}
-	return "the namespace " + namespace
+	return "the namespace " + namespace + ". Look into another with -n, or into all with -A."
 }
 
 // show prints routes as the format says.
@@ -119,7 +119,7 @@ func (s *statusCommand) show(routes []v1alpha1.LLMRoute, what scope) error {
 		return s.format.print(s.Out, viewsOf(routes))
 	}
 	if len(routes) == 0 {
-		fmt.Fprintf(s.ErrOut, "There is no route in %s.\n", placeOf(what.namespace))
+		fmt.Fprintf(s.ErrOut, "There is no route in %s\n", placeOf(what.namespace))
 		return nil
 	}
 	v := statusView{moment: s.moment(s.format == formatWide), namespaces: what.namespace == ""}
