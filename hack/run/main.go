@@ -96,13 +96,14 @@ func next(s *stack.Stack) string {
 	}
 	line("  logs         %s\n", filepath.Join(s.Dir, "logs"))
 	line("Try, in another terminal:\n")
-	line("  export KUBECONFIG=%s PATH=$PATH:%s", s.Admin().Kubeconfig, filepath.Dir(s.KubectlPath()))
+	line("  export KUBECONFIG=%s PATH=$PATH:%s:%s", s.Admin().Kubeconfig, filepath.Join(s.Root, "bin"), filepath.Dir(s.KubectlPath()))
 	line("  kubectl get llmroutes -A")
 	line("  curl -N %s/chat/completions -d '{\"model\":\"sirens-echo/default\",\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'",
 		s.Proxies[0].URL())
 	line("  curl -X POST 'http://%s/mode?mode=busy'   # the game starts: now run the call again, twice", tower)
 	line("  kubectl get llmroutes -A -o wide                      # Saturated, serving hosted, until when")
 	line("  curl -X POST 'http://%s/mode?mode=idle'   # the game is over: after %s it comes back by itself", tower, cooldown)
-	line("  kubectl apply -f config/samples/pin.yaml              # or, before the next game: hosted for four hours\n")
+	line("  kubectl apply -f config/samples/pin.yaml              # or, before the next game: hosted for four hours")
+	line("  kubectl spillway explain default -n sirens-echo       # where a request goes now, and why\n")
 	return b.String()
 }
