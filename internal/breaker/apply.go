@@ -81,9 +81,9 @@ func (c *config) lease() time.Duration {
 	return bound + bound/10
 }
 
-// configs reads a table by backend id.
-func configs(t *table.Table) map[table.BackendID]*config {
-	byID := map[table.BackendID]*config{}
+// configs reads a table by backend id. There may be about so many as expected.
+func configs(t *table.Table, expected int) map[table.BackendID]*config {
+	byID := make(map[table.BackendID]*config, expected)
 	for _, route := range t.Routes() {
 		for i := range route.Chain {
 			b := &route.Chain[i]
@@ -122,8 +122,7 @@ func (c *config) merge(route *table.Route, b *table.Backend) {
 // Apply takes a new table: the state of every id that it names is kept, under the new thresholds, cooldowns, groups and
 // pins; all others are dropped. It is made to be passed to table.Store.Prepare.
 func (r *Registry) Apply(t *table.Table) {
-	byID := configs(t) // the long part, outside of the lock
-	next := make(map[table.BackendID]*backend, len(byID))
+	byID := configs(t, len(*r.index.Load())) // the long part, outside of the lock
 	groups := map[string][]*backend{}
 
 	r.mu.Lock()
@@ -139,21 +138,36 @@ func (r *Registry) Apply(t *table.Table) {
 			added = append(added, b)
 		}
 		b.cfg = c
-		next[id] = b
 		if g := c.backend.Group; g != "" {
 			groups[g] = append(groups[g], b)
 		}
 	}
-	for id, b := range old {
-		if next[id] == nil {
-			r.drop(b)
-		}
-	}
-	r.index.Store(&next)
+	r.reindex(byID, added)
 	r.groups = sortGroups(groups)
 	r.ranked++ // a backend may have come into a group
 	r.adoptKnown(added, now)
 	r.wakeRun()
+}
+
+// reindex gives those who look up an id the backends of a table, where they are not the same as before: most changes of a table
+// name what the one before named.
+func (r *Registry) reindex(named map[table.BackendID]*config, added []*backend) {
+	old := *r.index.Load()
+	if len(added) == 0 && len(named) == len(old) {
+		return
+	}
+	next := make(map[table.BackendID]*backend, len(named))
+	for id, b := range old {
+		if named[id] == nil {
+			r.drop(b)
+			continue
+		}
+		next[id] = b
+	}
+	for _, b := range added {
+		next[b.id] = b
+	}
+	r.index.Store(&next)
 }
 
 // drop forgets a backend that no table names. Requests that are out or queued for it go on; their results count nowhere.

@@ -65,7 +65,14 @@ func (s *Store) SetShard(index int, shard *Shard, revision Revision) (changed bo
 	if s.shards[index] != nil && s.revisions[index] == revision {
 		return false
 	}
+	was, whole := s.shards[index], s.isWhole()
 	s.shards[index], s.revisions[index] = shard, revision
+	if whole {
+		if routes, ok := exchange(s.Load().routes, was.Routes, shard.Routes); ok {
+			s.swap(New(routes))
+			return true
+		}
+	}
 	var routes []*Route
 	for _, sh := range s.shards {
 		if sh == nil {
@@ -75,6 +82,43 @@ func (s *Store) SetShard(index int, shard *Shard, revision Revision) (changed bo
 	}
 	s.swap(New(routes))
 	return true
+}
+
+// isWhole says whether the current table is the routes of all shards: all are read, and none has the key of another.
+func (s *Store) isWhole() bool {
+	n := 0
+	for _, sh := range s.shards {
+		if sh == nil {
+			return false
+		}
+		n += len(sh.Routes)
+	}
+	return n == len(s.Load().routes)
+}
+
+// exchange returns routes that are sorted by key with those of one shard replaced, in order, which is faster than to sort them all.
+// It is not ok where a shard, which came from outside, is not sorted, or has a key twice or one of another shard.
+func exchange(routes, was, is []*Route) (exchanged []*Route, ok bool) {
+	for i := range is {
+		if i > 0 && compareRoutes(is[i-1], is[i]) >= 0 {
+			return nil, false
+		}
+	}
+	exchanged = make([]*Route, 0, len(routes)+len(is))
+	for _, r := range routes {
+		if len(was) > 0 && r == was[0] {
+			was = was[1:]
+			continue
+		}
+		for len(is) > 0 && compareRoutes(is[0], r) < 0 {
+			exchanged, is = append(exchanged, is[0]), is[1:]
+		}
+		if len(is) > 0 && compareRoutes(is[0], r) == 0 {
+			return nil, false
+		}
+		exchanged = append(exchanged, r)
+	}
+	return append(exchanged, is...), len(was) == 0
 }
 
 // Revisions returns the revision of each shard that is being served; empty where none was read.

@@ -5,6 +5,8 @@ import (
 	"compress/gzip"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -217,5 +219,50 @@ func TestFollowersComeBeforeTheTableAndReadinessAfter(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, order); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// However shards come, whatever is in them, the table is that of all their routes.
+func TestShardsOneByOneAreTheSameTable(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	route := func() *Route {
+		namespaces := []string{"a", "a-b", "a.b", "ab", "b"}
+		return &Route{Namespace: namespaces[random.IntN(len(namespaces))], Name: fmt.Sprint(random.IntN(200)), Model: fmt.Sprint(random.IntN(300)), Generation: random.Int64()}
+	}
+	store := NewStore()
+	var shards [Shards]*Shard
+	for i := range shards {
+		shards[i] = &Shard{Schema: Schema}
+		store.SetShard(i, shards[i], "empty")
+	}
+	for step := range 500 {
+		var routes []*Route
+		for range random.IntN(20) {
+			routes = append(routes, route())
+		}
+		// Of the same shard, as a manager would have it, or not.
+		index := random.IntN(Shards)
+		if random.IntN(10) > 0 {
+			routes = slices.DeleteFunc(routes, func(r *Route) bool { return ShardOf(r.Key()) != index })
+			routes = New(append(routes, shards[index].Routes[:len(shards[index].Routes)/2]...)).Routes()
+		}
+		shards[index] = &Shard{Schema: Schema, Routes: routes}
+		store.SetShard(index, shards[index], Revision(fmt.Sprint(step)))
+		var all []*Route
+		for _, s := range shards {
+			all = append(all, s.Routes...)
+		}
+		got, want := store.Load(), New(all)
+		if !slices.Equal(got.Routes(), want.Routes()) || !slices.Equal(got.Models(), want.Models()) {
+			t.Fatalf("step %d: %d routes and %d models, want %d and %d", step, len(got.Routes()), len(got.Models()), len(want.Routes()), len(want.Models()))
+		}
+		for _, r := range want.Routes() {
+			if got.ByKey(r.Key()) != r || got.ByModel(r.Model) != want.ByModel(r.Model) {
+				t.Fatalf("step %d: %s is not as it should be", step, r.Key())
+			}
+		}
+		if !slices.IsSortedFunc(got.Routes(), func(a, b *Route) int { return strings.Compare(a.Key(), b.Key()) }) {
+			t.Fatalf("step %d: the routes are not sorted by key", step)
+		}
 	}
 }
