@@ -82,7 +82,7 @@ func New(cfg Config) (*Fleet, error) {
 	f.peers = newPeers(&f.cfg)
 	f.writer = &writer{
 		client: c.spillway, namespace: cfg.Namespace, pod: cfg.Pod, podUID: cfg.PodUID, clock: cfg.Clock, log: cfg.Log,
-		status: f.status, found: f.peers.ownReport,
+		status: f.status, fleet: f.peers.size, found: f.peers.ownReport,
 		urgent: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 	}
 	f.tables = &tables{store: cfg.Store, metrics: cfg.Metrics, clock: cfg.Clock, log: cfg.Log,

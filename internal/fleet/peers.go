@@ -267,6 +267,13 @@ func (p *peers) sweep() {
 	p.tell()
 }
 
+// size is the number of proxies that share the limits, this one included.
+func (p *peers) size() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(p.count, 1)
+}
+
 // tell works out who is live and tells breakers and limits when that changed. A proxy whose reports are not understood, or
 // that fell silent together with the API server, has its share of the limits, but takes no part in the choice of who probes:
 // no news of its probes could be read.

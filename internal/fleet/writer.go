@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"hash/fnv"
 	"log/slog"
 	"time"
 
@@ -21,6 +22,8 @@ const (
 	writeInterval = time.Second
 	// gatherFor lets changes that come together go out together.
 	gatherFor = 50 * time.Millisecond
+	// spreadPerProxy keeps a large fleet apart: when the table changes all proxies have the same news at one moment.
+	spreadPerProxy = 5 * time.Millisecond
 
 	writeTimeout  = 5 * time.Second
 	deleteTimeout = 2 * time.Second
@@ -41,6 +44,8 @@ type writer struct {
 	log       *slog.Logger
 	// status is what is to be reported now, but for renewTime.
 	status func() v1alpha1.ProxyReportStatus
+	// fleet is how many proxies there are.
+	fleet func() int
 	// found is called with the report as it was before the first write, nil where there was none.
 	found func(*v1alpha1.ProxyReport)
 
@@ -95,11 +100,19 @@ func (w *writer) run(ctx context.Context) {
 
 // soon is when a change that is not urgent is written.
 func (w *writer) soon() time.Time {
-	soon := w.clock.Now().Add(gatherFor)
+	soon := w.clock.Now().Add(gatherFor + w.place())
 	if next := w.lastWrite.Add(writeInterval); next.After(soon) {
 		return next
 	}
 	return soon
+}
+
+// place is this proxy's place within the time over which the fleet spreads its writes, always the same in a fleet of one size.
+func (w *writer) place() time.Duration {
+	spread := min(time.Duration(w.fleet())*spreadPerProxy, writeInterval-gatherFor)
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(w.pod)) // which never fails
+	return spread * time.Duration(hash.Sum32()%1024) / 1024
 }
 
 // write writes the report and returns when the next write is due. Without renew, a report that says nothing new is left

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
 )
@@ -131,6 +132,7 @@ func startWriter(t *testing.T, s *shelf) *writerFixture {
 		status: func() v1alpha1.ProxyReportStatus {
 			return v1alpha1.ProxyReportStatus{Pod: "self", Ready: f.ready.Load()}
 		},
+		fleet:   func() int { return 0 }, // which spreads nothing
 		found:   func(r *v1alpha1.ProxyReport) { f.found = append(f.found, r) },
 		urgent:  make(chan struct{}, 1),
 		changed: make(chan struct{}, 1),
@@ -274,6 +276,39 @@ func TestWriterTriesOn(t *testing.T) {
 					t.Error("the report was not written when it was possible again")
 				}
 			})
+		})
+	}
+}
+
+func TestALargeFleetDoesNotWriteAtOneMoment(t *testing.T) {
+	now := time.Unix(0, 0)
+	cases := map[string]struct {
+		proxies int
+		longest time.Duration // after gatherFor
+	}{
+		"one waits hardly":                    {1, 5 * time.Millisecond},
+		"two wait hardly":                     {2, 10 * time.Millisecond},
+		"a hundred spread over half a second": {100, 500 * time.Millisecond},
+		"very many never wait over a second":  {10_000, writeInterval - gatherFor},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var first, second int
+			for i := range 1000 {
+				w := &writer{pod: fmt.Sprintf("spillway-proxy-7d9f8b6c5-%05d", i), clock: clocktesting.NewFakeClock(now), fleet: func() int { return tc.proxies }}
+				wait := w.soon().Sub(now) - gatherFor
+				switch {
+				case wait < 0 || wait >= tc.longest:
+					t.Fatalf("%s waits for %v more, want less than %v", w.pod, wait, tc.longest)
+				case wait < tc.longest/2:
+					first++
+				default:
+					second++
+				}
+			}
+			if min(first, second) < 400 {
+				t.Errorf("%d write in the first half of the time and %d in the second, want about as many", first, second)
+			}
 		})
 	}
 }

@@ -25,6 +25,7 @@ const (
 	renewEvery = 15 * time.Second
 	writeEvery = time.Second
 	gatherFor  = 50 * time.Millisecond
+	spreadOver = writeEvery - gatherFor // a fleet of 200
 )
 
 // fleet is proxies as far as their reports go: each follows the table and says so as a real one would, at most once a second,
@@ -49,7 +50,7 @@ func startFleet(ctx context.Context, api client.WithWatch, n int) *fleet {
 	f := &fleet{api: api, end: cancel, changed: make(chan struct{}), reported: map[int]int{}}
 	f.run.Go(func() { follow(ctx, api, &corev1.SecretList{}, f.read, client.InNamespace(stack.Namespace)) })
 	for i := range n {
-		f.run.Go(func() { f.fail(f.proxy(ctx, i, renewEvery*time.Duration(i)/time.Duration(n))) })
+		f.run.Go(func() { f.fail(f.proxy(ctx, i, float64(i)/float64(n))) })
 	}
 	return f
 }
@@ -161,10 +162,11 @@ func (f *fleet) status(pod string) (v1alpha1.ProxyReportStatus, int, <-chan stru
 	return s, f.changes, f.changed
 }
 
-// proxy writes one report until ctx ends.
-func (f *fleet) proxy(ctx context.Context, i int, after time.Duration) error {
+// proxy writes one report until ctx ends. place is where among the others it stands, from 0 to 1.
+func (f *fleet) proxy(ctx context.Context, i int, place float64) error {
 	report := &v1alpha1.ProxyReport{ObjectMeta: metav1.ObjectMeta{Namespace: stack.Namespace, Name: fmt.Sprintf("simulated-%03d", i)}}
-	next := after // renewals are spread over the interval
+	next := time.Duration(place * float64(renewEvery))
+	gather := gatherFor + time.Duration(place*float64(spreadOver))
 	write := func(ctx context.Context, o client.Object, _ ...client.UpdateOption) error {
 		return f.api.Create(ctx, o)
 	}
@@ -187,7 +189,7 @@ func (f *fleet) proxy(ctx context.Context, i int, after time.Duration) error {
 		case <-timer.C:
 		case <-changed:
 			timer.Stop()
-			err = pause(ctx, max(gatherFor, writeEvery-time.Since(wrote)))
+			err = pause(ctx, max(gather, writeEvery-time.Since(wrote)))
 		case <-ctx.Done():
 			timer.Stop()
 			return nil
