@@ -40,6 +40,7 @@ func (i *identifier) id(namespace string, b *table.Backend) table.BackendID {
 	}
 	i.mac.Reset()
 	i.mac.Write(i.buf)
-	var sum [sha256.Size]byte
-	return table.BackendID(hex.EncodeToString(i.mac.Sum(sum[:0])[:idBytes]))
+	i.buf = i.mac.Sum(i.buf[:0])
+	i.buf = hex.AppendEncode(i.buf, i.buf[:idBytes])
+	return table.BackendID(i.buf[sha256.Size:])
 }

@@ -16,8 +16,10 @@ var endpoints = []string{"/chat/completions", "/completions", "/embeddings", "/r
 // parseBaseURL returns scheme, host and directory of a backend without a trailing slash, and the raw query. Where fault
 // is not empty it is a clause that says what is wrong; it never quotes the URL.
 func parseBaseURL(raw string) (base, query, fault string) {
-	if strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", "", "has spaces, control characters or letters outside of ASCII; percent-encode them"
+	for i := range len(raw) {
+		if raw[i] <= ' ' || raw[i] > '~' {
+			return "", "", "has spaces, control characters or letters outside of ASCII; percent-encode them"
+		}
 	}
 	if strings.Contains(raw, "#") {
 		return "", "", "must not have a fragment (#)"
@@ -32,6 +34,11 @@ func parseBaseURL(raw string) (base, query, fault string) {
 	path, fault := normalPath(u.EscapedPath())
 	if fault != "" {
 		return "", "", fault
+	}
+	// Most are written as they come out, and then need no text of their own.
+	origin := len(u.Scheme) + len("://") + len(u.Host)
+	if end := origin + len(path); end <= len(raw) && raw[origin:end] == path && strings.ToLower(raw[:origin]) == raw[:origin] {
+		return raw[:end], u.RawQuery, ""
 	}
 	return strings.ToLower(u.Scheme) + "://" + strings.ToLower(u.Host) + path, u.RawQuery, ""
 }
