@@ -151,7 +151,7 @@ bench: build ## Measure the proxy beside nginx and a bare ReverseProxy (eight mi
 	$(GO) run ./test/bench
 
 .PHONY: bench-control
-bench-control: build ## Measure the control plane with 10,000 routes and 200 proxies (at most a quarter of an hour) and write docs/benchmarks.md.
+bench-control: build ## Measure the control plane with 10,000 routes and 200 proxies (a quarter of an hour) and write docs/benchmarks.md.
 	@$(WITH_ASSETS) $(GO) run ./test/bench/control
 
 .PHONY: bench-micro
