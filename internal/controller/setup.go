@@ -51,6 +51,7 @@ type system struct {
 	sweeper   *sweeper
 	skews     *skews
 	guard     *guard
+	jumps     *jumps
 	routes    *routes
 	pins      *pins
 
@@ -72,6 +73,7 @@ func newSystem(mgr ctrl.Manager, o Options) *system {
 	}
 	s.sweeper = &sweeper{reports: s.reports, writer: mgr.GetClient(), retention: o.ReportRetention}
 	s.guard = &guard{reader: mgr.GetAPIReader(), namespace: o.Namespace, clock: o.Clock}
+	s.jumps = &jumps{clock: o.Clock, jumped: s.lookAgain}
 	s.skews = &skews{reader: mgr.GetAPIReader(), metrics: o.Metrics, clock: o.Clock}
 	s.routes = &routes{world: s.world, compiling: s.compiling, reports: s.reports, ledger: s.ledger, skews: s.skews, writer: writer, clock: o.Clock, pace: newPace()}
 	s.routes.known = func() bool { return s.publisher.loaded.Load() && s.reports.fleet.Load() != nil }
@@ -100,17 +102,26 @@ func (s *system) connect(namespace string) {
 		routes, _ := s.world.keysOf()
 		s.toRoutes.add(routes...)
 	}
-	s.skews.changed = func() {
-		routes, pins := s.world.keysOf()
-		s.toRoutes.add(routes...)
-		s.toPins.add(pins...)
-	}
+	s.skews.changed = s.lookAtAll
 	s.compiling.compiled = s.publisher.wake.raise
 	s.compiling.changed = func(routes, pins []types.NamespacedName) {
 		s.toRoutes.add(routes...)
 		s.toPins.add(pins...)
 	}
 	s.reports.changed = func(c status.Change) { s.toRoutes.add(s.concernedBy(c)...) }
+}
+
+// lookAtAll has the status of every route and pin looked at.
+func (s *system) lookAtAll() {
+	routes, pins := s.world.keysOf()
+	s.toRoutes.add(routes...)
+	s.toPins.add(pins...)
+}
+
+// lookAgain has everything looked at that goes by the wall clock.
+func (s *system) lookAgain() {
+	s.world.dirty.raise()
+	s.lookAtAll()
 }
 
 // concernedBy returns the routes whose status a change of the fleet may touch.
@@ -156,7 +167,7 @@ func (b *bootstrap) Start(ctx context.Context) error {
 	if err := together(ctx, append(s.world.watches(b.mgr.GetCache()), s.reports.watch(b.mgr.GetCache()))); err != nil {
 		return ignoreEnd(ctx, err)
 	}
-	for _, part := range []manager.Runnable{s.compiling, s.reports, s.publisher, s.sweeper, s.skews, s.guard} {
+	for _, part := range []manager.Runnable{s.compiling, s.reports, s.publisher, s.sweeper, s.skews, s.guard, s.jumps} {
 		if err := b.mgr.Add(part); err != nil {
 			return fmt.Errorf("start a part of the manager: %w", err)
 		}
