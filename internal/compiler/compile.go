@@ -14,7 +14,7 @@ import (
 )
 
 // Compile turns a snapshot into the table and the verdict on every object. It never fails and never panics, whatever the
-// objects look like. now decides which pins have ended; nothing else depends on it.
+// objects look like. now decides which pins have ended, and of very many on a route which count; nothing else depends on it.
 func Compile(s Snapshot, now time.Time) Result { return Recompile(nil, s, now) }
 
 // Recompile is Compile for a snapshot of which much is as it was at an earlier compile: what was read of the objects that are
@@ -36,7 +36,8 @@ type compilation struct {
 	routes []*routeDraft // sorted by key, one for each verdict
 	byKey  map[types.NamespacedName]*routeDraft
 	pins   map[types.NamespacedName]*PinVerdict
-	memory *memory // for the next compile
+	next   time.Time // see Result.Next
+	memory *memory   // for the next compile
 }
 
 func newCompilation(s Snapshot, now time.Time) *compilation {
@@ -145,5 +146,5 @@ func (c *compilation) result() Result {
 			entries = append(entries, d.entry)
 		}
 	}
-	return Result{Table: table.New(entries), Routes: verdicts, Pins: c.pins, memory: c.memory}
+	return Result{Table: table.New(entries), Routes: verdicts, Pins: c.pins, Next: c.next, memory: c.memory}
 }

@@ -340,7 +340,7 @@ func TestPinsOfARouteAreBounded(t *testing.T) {
 		}
 		s.Pins = append(s.Pins, pin)
 	}
-	result := Compile(s, goldenNow)
+	result := Compile(s, goldenNow.Add(time.Hour))
 	for _, entry := range result.Table.Routes() {
 		if n := len(entry.Pins); n != maxPinsPerRoute || entry.Pins[0].Name != "p03" || entry.Pins[n-1].Name != "p34" {
 			t.Errorf("%s has %d pins, from %s to %s", entry.Key(), n, entry.Pins[0].Name, entry.Pins[n-1].Name)
@@ -350,5 +350,48 @@ func TestPinsOfARouteAreBounded(t *testing.T) {
 		if !v.Accepted() || !slices.Equal(v.MatchedRoutes, []string{"r", "s"}) {
 			t.Errorf("%s: accepted %v, matched %v", key, v.Accepted(), v.MatchedRoutes)
 		}
+	}
+}
+
+// TestOfTooManyPinsThoseCountThatAreOnOrNext is a year of Fridays in one file, behind which the pin of tonight must not vanish.
+func TestOfTooManyPinsThoseCountThatAreOnOrNext(t *testing.T) {
+	s := snapshotOf(newRoute("r"), newSecret("tower", map[string]string{"token": "one"}))
+	pin := func(name string, from, to time.Duration) {
+		start, end := metav1.NewTime(goldenNow.Add(from)), metav1.NewTime(goldenNow.Add(to))
+		s.Pins = append(s.Pins, &v1alpha1.BackendPin{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, CreationTimestamp: metav1.NewTime(goldenNow.Add(-time.Hour))},
+			Spec: v1alpha1.BackendPinSpec{
+				Routes: v1alpha1.PinRoutes{Names: []string{"r"}}, Backend: "tower", Mode: v1alpha1.PinPrefer, StartsAt: &start, ExpiresAt: &end},
+		})
+	}
+	pin("a-tonight", -time.Hour, 3*time.Hour)
+	const week = 7 * 24 * time.Hour
+	for i := range 40 {
+		pin(fmt.Sprintf("friday-%02d", i), time.Duration(40-i)*week, time.Duration(40-i)*week+4*time.Hour) // the last comes first
+		pin(fmt.Sprintf("over-%02d", i), -2*time.Hour, -time.Minute)                                       // and is still in the table while there is room
+	}
+	cases := map[string]struct {
+		now         time.Time
+		first, last string
+		next        time.Time
+	}{
+		"what is on and the next ones":           {goldenNow, "a-tonight", "friday-39", goldenNow.Add(3 * time.Hour)},
+		"one more once the first is over":        {goldenNow.Add(3 * time.Hour), "friday-08", "friday-39", goldenNow.Add(week)},
+		"and another one when the next has come": {goldenNow.Add(week + 4*time.Hour), "friday-07", "friday-38", goldenNow.Add(2 * week)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			result := Compile(s, tc.now)
+			pins := result.Table.Routes()[0].Pins
+			if n := len(pins); n != maxPinsPerRoute || pins[0].Name != tc.first || pins[n-1].Name != tc.last {
+				t.Errorf("%d pins, from %s to %s; want %d, from %s to %s", n, pins[0].Name, pins[n-1].Name, maxPinsPerRoute, tc.first, tc.last)
+			}
+			if !result.Next.Equal(tc.next) {
+				t.Errorf("next at %s, want %s", result.Next, tc.next)
+			}
+		})
+	}
+	if result := Compile(s, goldenNow.Add(12*week)); !result.Next.IsZero() {
+		t.Errorf("next at %s although there is room for all", result.Next)
 	}
 }

@@ -19,8 +19,8 @@ const (
 	maxPinRoutes = 16
 )
 
-// maxPinsPerRoute bounds what a route's entry holds: the newest pins that have not ended. A selector reaches every route of a
-// namespace, so without it pins times routes would be the size of the table. Older ones have no word left to say.
+// maxPinsPerRoute bounds what a route's entry holds: a selector reaches every route of a namespace, so without it pins times
+// routes would be the size of the table. Of more, those count that have most to say now: see compareUrgency.
 const maxPinsPerRoute = 32
 
 // clockSkew is how far a proxy's clock may be behind ours. A pin ends by the proxies' clocks, so that long it stays in the table
@@ -37,6 +37,7 @@ type pinDraft struct {
 	created time.Time // zero where it is not known: files, and objects that no API server has seen
 	verdict *PinVerdict
 	matched []*routeDraft // those with the backend in their chain
+	into    []*routeDraft // those of them that have room for it
 	lingers time.Duration // how long it stays in the table after its end
 }
 
@@ -53,7 +54,7 @@ var pinRules = []func(*pinDraft){
 }
 
 // applyPins makes the verdict on every pin and writes those that have not ended into the entries of their routes, from
-// the oldest to the newest; of too many the newest.
+// the oldest to the newest.
 func (c *compilation) applyPins() {
 	byNamespace := map[string][]*routeDraft{}
 	for _, d := range c.routes {
@@ -71,13 +72,9 @@ func (c *compilation) applyPins() {
 		c.match(p, known, byNamespace[p.verdict.Key.Namespace])
 		drafts = append(drafts, p)
 	}
-	for _, p := range slices.Backward(drafts) { // the newest first, for there may not be room for all
-		p.apply(c.now)
-	}
-	for _, d := range c.routes {
-		if d.entry != nil {
-			slices.Reverse(d.entry.Pins)
-		}
+	c.makeRoom(drafts)
+	for _, p := range drafts {
+		p.apply()
 	}
 	for _, u := range c.Undecodable {
 		if u.Kind == KindPin && c.pins[u.Key] == nil {
@@ -274,23 +271,74 @@ func (p *pinDraft) matches(d *routeDraft) {
 	}
 }
 
-// apply writes the pin into the entries of its routes, unless it is not accepted or has ended by everybody's clock.
-func (p *pinDraft) apply(now time.Time) {
-	v := p.verdict
-	if !v.Accepted() || !now.Before(v.ExpiresAt.Add(p.lingers)) {
-		return
+// makeRoom decides into which entries the pins go, which come from the oldest to the newest. Where there is no room for all,
+// another instant may decide otherwise, see Result.Next.
+func (c *compilation) makeRoom(pins []*pinDraft) {
+	inTable := slices.DeleteFunc(slices.Clone(pins), func(p *pinDraft) bool { return !p.inTable(c.now) })
+	slices.Reverse(inTable)
+	slices.SortStableFunc(inTable, func(a, b *pinDraft) int { return compareUrgency(a.verdict, b.verdict, c.now) })
+	crowded := false
+	for _, p := range inTable {
+		crowded = p.takeRoom() || crowded
 	}
-	for _, d := range p.matched {
-		if d.entry == nil || len(d.entry.Pins) == maxPinsPerRoute {
-			continue
+	for _, p := range inTable {
+		for _, at := range []time.Time{p.verdict.StartsAt, p.verdict.ExpiresAt} {
+			if crowded && at.After(c.now) && (c.next.IsZero() || at.Before(c.next)) {
+				c.next = at
+			}
 		}
+	}
+}
+
+// inTable says whether the pin is accepted and has not ended by everybody's clock.
+func (p *pinDraft) inTable(now time.Time) bool {
+	return p.verdict.Accepted() && now.Before(p.verdict.ExpiresAt.Add(p.lingers))
+}
+
+// compareUrgency puts the pins that are in force first, then those that are to come, the soonest first, then those that have
+// ended.
+func compareUrgency(a, b *PinVerdict, now time.Time) int {
+	class := func(v *PinVerdict) int {
+		switch {
+		case !now.Before(v.ExpiresAt):
+			return 2
+		case now.Before(v.StartsAt):
+			return 1
+		default:
+			return 0
+		}
+	}
+	if class(a) == 1 && class(b) == 1 {
+		return a.StartsAt.Compare(b.StartsAt)
+	}
+	return cmp.Compare(class(a), class(b))
+}
+
+// takeRoom takes a place in the entries of the pin's routes and says whether there was none in one of them.
+func (p *pinDraft) takeRoom() (crowded bool) {
+	for _, d := range p.matched {
+		switch {
+		case d.entry == nil:
+		case d.pins == maxPinsPerRoute:
+			crowded = true
+		default:
+			d.pins++
+			p.into = append(p.into, d)
+		}
+	}
+	return crowded
+}
+
+// apply writes the pin into the entries that have room for it.
+func (p *pinDraft) apply() {
+	for _, d := range p.into {
 		d.own()
 		d.entry.Pins = append(d.entry.Pins, table.Pin{
-			Name:      v.Key.Name,
+			Name:      p.verdict.Key.Name,
 			Backend:   p.spec.Backend,
 			Mode:      table.PinMode(p.spec.Mode),
-			StartsAt:  v.StartsAt,
-			ExpiresAt: v.ExpiresAt,
+			StartsAt:  p.verdict.StartsAt,
+			ExpiresAt: p.verdict.ExpiresAt,
 			Reason:    strings.ToValidUTF8(p.spec.Reason, ""),
 		})
 	}

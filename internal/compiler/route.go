@@ -34,6 +34,7 @@ type routeDraft struct {
 	refused    bool // a mistake at the route itself: no backend is used
 	noModel    bool // the model is not one that callers could ask for
 	owned      bool // verdict and entry are this compile's alone
+	pins       int  // that have a place in the entry
 }
 
 // own gives the draft a verdict and an entry that it may change.

@@ -86,6 +86,9 @@ type Result struct {
 	// Routes and Pins hold one verdict for each LLMRoute and BackendPin, the undecodable ones included.
 	Routes map[types.NamespacedName]*RouteVerdict
 	Pins   map[types.NamespacedName]*PinVerdict
+	// Next is when the same Snapshot should be compiled again, as other pins of a route that has too many are to count then. Zero:
+	// never.
+	Next time.Time
 
 	memory *memory // for Recompile
 }

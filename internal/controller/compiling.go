@@ -118,7 +118,15 @@ func (c *compiling) compile(ctx context.Context) (again time.Duration, err error
 	last := c.latest.Swap(next)
 	c.compiled()
 	c.changed(next.changedFrom(last))
-	return again, err
+	return sooner(again, untilEdge(next.Next, c.clock.Now())), err
+}
+
+// sooner returns the shorter of two waits, of which 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
 }
 
 // keepSalt reads the salt once, and puts it back where it is deleted.

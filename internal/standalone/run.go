@@ -26,6 +26,7 @@ type runner struct {
 	onLoad func(*Loaded)
 	salt   []byte
 	told   map[string]bool // what the log has said and still holds
+	next   time.Time       // when to compile again without a change; zero for never
 }
 
 // Loaded is one reading of the folder. It is immutable.
@@ -59,7 +60,7 @@ func Run(ctx context.Context, dir string, store *table.Store, log *slog.Logger, 
 		return err
 	}
 	r.compile()
-	for w.wait(ctx) {
+	for w.wait(ctx, r.next) {
 		w.follow()
 		r.reload()
 	}
@@ -73,7 +74,7 @@ func (r *runner) reload() {
 		r.log.Error("the manifests cannot be read; the last ones stay in force", "error", err)
 		return
 	}
-	if changed {
+	if changed || !r.next.IsZero() && !r.clock.Now().Before(r.next) {
 		r.compile()
 	}
 }
@@ -85,6 +86,7 @@ func (r *runner) compile() {
 	now := r.clock.Now()
 	result := compiler.Compile(collection.Snapshot, now)
 	r.store.Set(result.Table)
+	r.next = result.Next
 	loaded := &Loaded{At: now, Files: len(r.folder.files), Snapshot: collection.Snapshot, Result: result, Mistakes: collection.Mistakes(&result)}
 	r.log.Info("manifests loaded", "files", loaded.Files, "routes", len(result.Routes), "pins", len(result.Pins),
 		"models", len(result.Table.Models()), "mistakes", len(loaded.Mistakes))

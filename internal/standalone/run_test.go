@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/spillway-dev/spillway/internal/compiler"
 	"github.com/spillway-dev/spillway/internal/table"
@@ -261,5 +262,39 @@ func TestMistakesAreToldWithTheirPlaceAndWhenTheyAreMended(t *testing.T) {
 		if !strings.Contains(r.log.String(), want) {
 			t.Errorf("the log does not say %q:\n%s", want, r.log)
 		}
+	}
+}
+
+// Of too many pins on a route others count once one is over, although no file changes.
+func TestTheFolderIsCompiledAgainWhenOtherPinsAreToCount(t *testing.T) {
+	dir, now := t.TempDir(), time.Date(2026, 8, 13, 21, 0, 0, 0, time.UTC)
+	var text strings.Builder
+	text.WriteString(route("m", "m"))
+	for i := range 33 {
+		fmt.Fprintf(&text, "---\napiVersion: spillway.dev/v1alpha1\nkind: BackendPin\nmetadata: {name: pin-%02d}\nspec: {routes: {names: [m]}, backend: a, mode: Prefer, expiresAt: %q}\n",
+			i, now.Add(time.Duration(40-i)*time.Hour).Format(time.RFC3339))
+	}
+	write(t, filepath.Join(dir, "all.yaml"), text.String())
+	clock := clocktesting.NewFakePassiveClock(now)
+	r := &runner{folder: newFolder(dir), store: table.NewStore(), log: slog.New(slog.DiscardHandler), clock: clock, told: map[string]bool{}}
+	r.reload()
+	oldest := func() string { return r.store.Load().Routes()[0].Pins[0].Name }
+	if got := oldest(); got != "pin-01" {
+		t.Fatalf("the oldest pin that counts is %s, want pin-01", got)
+	}
+	r.reload()
+	if got := oldest(); got != "pin-01" {
+		t.Errorf("the oldest pin that counts is %s, want pin-01: nothing has happened", got)
+	}
+	clock.SetTime(r.next)
+	w, closeWatch, err := watch(dir)
+	must(t, err)
+	defer closeWatch()
+	if !w.wait(t.Context(), time.Unix(1, 0)) {
+		t.Error("the wait for an instant that has passed does not end")
+	}
+	r.reload()
+	if got := oldest(); got != "pin-00" {
+		t.Errorf("the oldest pin that counts is %s, want pin-00", got)
 	}
 }

@@ -41,9 +41,13 @@ func watch(dir string) (w *watcher, closeWatch func(), err error) {
 	return w, func() { _ = events.Close() }, nil
 }
 
-// wait returns true once the folder may have changed and has been quiet for a moment, and false when ctx ends.
-func (w *watcher) wait(ctx context.Context) bool {
-	var settled, latest <-chan time.Time
+// wait returns true once the folder may have changed and has been quiet for a moment, or at an instant if that is not zero, and
+// false when ctx ends.
+func (w *watcher) wait(ctx context.Context, at time.Time) bool {
+	var settled, latest, due <-chan time.Time
+	if !at.IsZero() {
+		due = time.After(max(time.Until(at), 0) + time.Millisecond)
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -63,6 +67,8 @@ func (w *watcher) wait(ctx context.Context) bool {
 		case <-settled:
 			return true
 		case <-latest:
+			return true
+		case <-due:
 			return true
 		}
 		settled = time.After(quiet)

@@ -32,7 +32,7 @@ type Route struct {
 	// Chain lists the usable backends, most preferred first. It may be empty: the route exists and cannot serve.
 	Chain []Backend `json:"chain"`
 	// Pins that are in force now or later, from the oldest to the newest; the newest has the last word. Of very many the
-	// compiler keeps the newest.
+	// compiler keeps the newest of those in force and the next to come.
 	Pins []Pin `json:"pins,omitempty"`
 
 	Timeouts  Timeouts  `json:"timeouts"`
