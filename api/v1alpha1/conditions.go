@@ -101,7 +101,8 @@ const (
 	ReasonBackendsAvailable ConditionReason = "BackendsAvailable"
 	// ReasonAllBackendsOpen surfaces when all backends are open.
 	ReasonAllBackendsOpen ConditionReason = "AllBackendsOpen"
-	// ReasonNoUsableBackend surfaces when the chain is empty after leaving out what does not resolve.
+	// ReasonNoUsableBackend surfaces when the chain is empty after leaving out what does not resolve, or when a pin of mode Only
+	// allows nothing but a backend that is left out.
 	ReasonNoUsableBackend ConditionReason = "NoUsableBackend"
 )
 

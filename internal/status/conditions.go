@@ -166,6 +166,8 @@ func backendsAvailable(f *facts) finding {
 		return no(v1alpha1.ReasonNoUsableBackend, "No backend of the chain can be used; see Accepted and ResolvedRefs.")
 	case state == v1alpha1.RouteUnknown:
 		return unknown(v1alpha1.ReasonNoProxies, "No live proxy reports.")
+	case len(f.candidates) == 0:
+		return no(v1alpha1.ReasonNoUsableBackend, "A pin of mode Only allows a backend that is left out, and nothing else; see ResolvedRefs, or delete the pin.")
 	case state == v1alpha1.RouteDown:
 		return no(v1alpha1.ReasonAllBackendsOpen, "Every backend that could serve is passed over until it is tried again.")
 	default:

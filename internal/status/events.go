@@ -33,7 +33,7 @@ func RouteEvents(in RouteInput, after *v1alpha1.LLMRouteStatus) []Event {
 		events = append(events, backendEvents(in, backendNamed(before.Backends, b.Name), b, after.Serving)...)
 	}
 	if was, is := allOpen(before), allOpen(after); is && !was {
-		events = append(events, warning(v1alpha1.EventAllBackendsOpen, "every backend is open; callers are refused until %s", until(after.RetryAt, in.Now)))
+		events = append(events, warning(v1alpha1.EventAllBackendsOpen, "every backend that may serve is open; callers are refused until %s", until(after.RetryAt, in.Now)))
 	}
 	return events
 }
@@ -164,10 +164,13 @@ func does(pin *v1alpha1.BackendPin, s *v1alpha1.BackendPinStatus) string {
 	return fmt.Sprintf(format, pin.Spec.Backend, s.Scope)
 }
 
+// maxNote is how many bytes of a note the API server takes.
+const maxNote = 1024
+
 func warning(reason v1alpha1.EventReason, format string, args ...any) Event {
-	return Event{Type: corev1.EventTypeWarning, Reason: reason, Note: cut(fmt.Sprintf(format, args...), 1024)}
+	return Event{Type: corev1.EventTypeWarning, Reason: reason, Note: cutBytes(fmt.Sprintf(format, args...), maxNote)}
 }
 
 func normal(reason v1alpha1.EventReason, format string, args ...any) Event {
-	return Event{Type: corev1.EventTypeNormal, Reason: reason, Note: cut(fmt.Sprintf(format, args...), 1024)}
+	return Event{Type: corev1.EventTypeNormal, Reason: reason, Note: cutBytes(fmt.Sprintf(format, args...), maxNote)}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/internal/table"
 )
 
 func TestRouteEventsTellTransitions(t *testing.T) {
@@ -40,7 +41,8 @@ func TestRouteEventsTellTransitions(t *testing.T) {
 			[]string{"Warning BackendMisconfigured: tower is passed over for embeddings: the backend does not serve it"}},
 		"the last backend goes": {input(proxyReport("p1", tower)), input(proxyReport("p1", tower, hosted)), []string{
 			"Warning BackendFailing: hosted is failing (5 in a row); no backend serves until 21:34Z",
-			"Warning AllBackendsOpen: every backend is open; callers are refused until 21:34Z"}},
+			"Warning AllBackendsOpen: every backend that may serve is open; callers are refused until 21:34Z"}},
+		"an Only allows what is left out, and nothing is open": {input(proxyReport("p1")), onlyOnWhatIsLeftOut(), nil},
 		"a backend is back": {input(proxyReport("p1", tower)), input(proxyReport("p1", closed("id-tower", 2))),
 			[]string{"Normal BackendRecovered: tower is well again; tower serves"}},
 		"a probe is no news":   {input(proxyReport("p1", tower)), input(proxyReport("p1", probing)), nil},
@@ -61,6 +63,13 @@ func TestRouteEventsTellTransitions(t *testing.T) {
 			}
 		})
 	}
+}
+
+// onlyOnWhatIsLeftOut is a route on which a pin of mode Only allows a backend whose Secret is not there.
+func onlyOnWhatIsLeftOut() RouteInput {
+	in := without(input(proxyReport("p1")), "tower", v1alpha1.ReasonSecretNotFound)
+	in.Entry.Pins = []table.Pin{{Name: "just-tower", Backend: "tower", Mode: table.PinOnly, ExpiresAt: now.Add(time.Hour)}}
+	return in
 }
 
 func told(events []Event) []string {

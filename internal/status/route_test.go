@@ -57,7 +57,9 @@ func TestRouteSummary(t *testing.T) {
 		"the newest of two pins shows":   {pinnedTo(input(proxyReport("p1")), prefer, avoid), "Healthy|hosted|not tower until 2026-08-13T23:00:00Z (spare-it)|1/1|tower,hosted||"},
 		"an Only shows whatever its age": {pinnedTo(input(proxyReport("p1")), only, prefer), "Healthy|tower|only tower until 2026-08-13T23:00:00Z (just-tower)|1/1|tower,hosted||"},
 		"the only one allowed is open":   {pinnedTo(input(proxyReport("p1", tower)), only), "Down||only tower until 2026-08-13T23:00:00Z (just-tower)|1/1|tower!,hosted|2026-08-13T21:34:00Z|AllBackendsOpen"},
-		"a pin is over at its end":       {ended, "Healthy|tower||1/1|tower,hosted||"},
+		"the only one allowed is left out": {pinnedTo(without(input(proxyReport("p1")), "tower", v1alpha1.ReasonSecretNotFound), only),
+			"Down||only tower until 2026-08-13T23:00:00Z (just-tower)|1/1|tower!,hosted||NoUsableBackend"},
+		"a pin is over at its end": {ended, "Healthy|tower||1/1|tower,hosted||"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -265,6 +267,19 @@ func TestNextPinEdge(t *testing.T) {
 	}
 }
 
+func TestAModelOfAnyScriptIsToldWhole(t *testing.T) {
+	in := input(proxyReport("p1"))
+	in.Verdict.Model = strings.Repeat("𠮷", 253) // the most that the schema takes
+	if got := Route(in).Model; got != in.Verdict.Model {
+		t.Errorf("model = %q, cut", got)
+	}
+	for text, want := range map[string]string{"äöü": "äöü", "äöüß": "äö…", "𠮷野家": "𠮷野家"} {
+		if got := cut(text, 3); got != want {
+			t.Errorf("cut(%q, 3) = %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestCutKeepsCharactersWhole(t *testing.T) {
 	cases := map[string]struct {
 		text  string
@@ -277,8 +292,8 @@ func TestCutKeepsCharactersWhole(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := cut(tc.text, tc.limit); got != tc.want {
-				t.Errorf("cut = %q, want %q", got, tc.want)
+			if got := cutBytes(tc.text, tc.limit); got != tc.want {
+				t.Errorf("cutBytes = %q, want %q", got, tc.want)
 			}
 		})
 	}

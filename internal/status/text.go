@@ -5,8 +5,21 @@ import (
 	"unicode/utf8"
 )
 
-// cut bounds a text to a number of bytes, at a boundary between characters.
+// cut bounds a text to a number of characters, which is what the schema counts: a model may have 253 of any script.
 func cut(text string, limit int) string {
+	if len(text) <= limit || utf8.RuneCountInString(text) <= limit {
+		return text
+	}
+	end := 0
+	for range limit - 1 {
+		_, size := utf8.DecodeRuneInString(text[end:])
+		end += size
+	}
+	return text[:end] + "…"
+}
+
+// cutBytes bounds a text to a number of bytes, at a boundary between characters.
+func cutBytes(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}
