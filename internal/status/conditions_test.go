@@ -115,8 +115,15 @@ func TestReadyIsComputed(t *testing.T) {
 }
 
 func TestConditionsKeepWhatIsNotOurs(t *testing.T) {
+	for _, status := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown} {
+		keepsForeign(t, status)
+	}
+}
+
+func keepsForeign(t *testing.T, status metav1.ConditionStatus) {
+	t.Helper()
 	in := input(proxyReport("p1"))
-	foreign := metav1.Condition{Type: "Foo", Status: metav1.ConditionTrue, Reason: "Bar", LastTransitionTime: *at(now.AddDate(0, 0, -1))}
+	foreign := metav1.Condition{Type: "Foo", Status: status, Reason: "Bar", LastTransitionTime: *at(now.AddDate(1, 0, 0))}
 	in.Route.Status.Conditions = []metav1.Condition{foreign}
 	all := Route(in).Conditions
 	if all[0] != foreign || len(all) != 6 {
@@ -161,4 +168,16 @@ func TestConditionsLeaveOutWhatNobodyCanStore(t *testing.T) {
 			t.Errorf("%d conditions, Ready is %v", len(all), conditionOf(all, v1alpha1.ConditionReady).Status)
 		}
 	})
+}
+
+func TestAMessageTellsTheFirstProblemsAndCountsTheRest(t *testing.T) {
+	in := input()
+	for i := range maxSentences + 2 {
+		p := compiler.Problem{Condition: v1alpha1.ConditionAccepted, Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf("Wrong %d.", i)}
+		in.Verdict.Problems = append(in.Verdict.Problems, p)
+	}
+	const want = "Wrong 0. Wrong 1. Wrong 2. Wrong 3. Wrong 4. Wrong 5. Wrong 6. Wrong 7. And 2 more."
+	if got := accepted(factsOf(in)).message; got != want {
+		t.Errorf("message = %q, want %q", got, want)
+	}
 }

@@ -256,7 +256,7 @@ func heldInstant(at, was time.Time) time.Time {
 
 // Renewal says whether a report says nothing that an earlier one of the same proxy did not, but that it is alive.
 func Renewal(is, was *v1alpha1.ProxyReportStatus) bool {
-	return is.Schema == was.Schema && is.Draining == was.Draining && slices.Equal(is.Tables, was.Tables) &&
+	return is.Schema == was.Schema && is.TableSchema == was.TableSchema && is.Draining == was.Draining && slices.Equal(is.Tables, was.Tables) &&
 		slices.EqualFunc(is.Breakers, was.Breakers, func(a, b v1alpha1.BreakerReport) bool {
 			return sameBreaker(&a, &b) && sameInstant(retryAt(vote{BreakerReport: &a, written: is.RenewTime.Time}),
 				retryAt(vote{BreakerReport: &b, written: was.RenewTime.Time}))

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -116,8 +117,11 @@ func TestChangeNamesWhatDiffers(t *testing.T) {
 		reports []Report
 		want    Change
 	}{
-		"a renewal alone changes nothing":         {[]Report{later, proxyReport("p2")}, Change{}},
-		"a proxy that goes concerns all":          {base[:1], Change{All: true}},
+		"a renewal alone changes nothing":      {[]Report{later, proxyReport("p2")}, Change{}},
+		"a proxy that goes concerns all":       {base[:1], Change{All: true}},
+		"one in place of another concerns all": {[]Report{base[0], proxyReport("p3")}, Change{All: true}},
+		"one of another release concerns all": {[]Report{base[0], foreign(proxyReport("p2"), func(s *v1alpha1.ProxyReportStatus) { s.TableSchema = table.Schema + 1 })},
+			Change{All: true}},
 		"another revision is a move":              {[]Report{base[0], behind("p2")}, Change{Moves: []Move{{shard, revision, "r0"}}}},
 		"a shard that is left is a move to none":  {[]Report{base[0], without("p2")}, Change{Moves: []Move{{shard, revision, ""}}}},
 		"an opening concerns its backend":         {[]Report{base[0], proxyReport("p2", open("c", v1alpha1.BackendFailing, 1))}, Change{Backends: []table.BackendID{"c"}}},
@@ -192,5 +196,80 @@ func TestRenewalSaysNothingNew(t *testing.T) {
 				t.Errorf("Renewal = %v, want %v", got, tc.want)
 			}
 		})
+	}
+}
+
+// Whatever a breaker says anew is news: a field that is forgotten would leave the status of yesterday.
+func TestEveryFieldOfABreakerIsNews(t *testing.T) {
+	was := proxyReport("p1", open("b", v1alpha1.BackendSaturated, 1)).Status
+	fields := reflect.TypeFor[v1alpha1.BreakerReport]()
+	for i := range fields.NumField() {
+		name := fields.Field(i).Name
+		if name == "Remaining" || name == "Endpoint" { // the first goes with time, the second is for proxies
+			continue
+		}
+		is := was.DeepCopy()
+		setOther(t, reflect.ValueOf(&is.Breakers[0]).Elem().Field(i))
+		if Renewal(is, was) {
+			t.Errorf("another %s is taken for a renewal", name)
+		}
+	}
+	of := func(endpoint string) *v1alpha1.ProxyReportStatus {
+		is := was.DeepCopy()
+		is.Breakers[0].Endpoints = []v1alpha1.EndpointReport{{Endpoint: endpoint, Remaining: "1s"}}
+		return is
+	}
+	if !Renewal(of("embeddings"), of("embeddings")) || Renewal(of("embeddings"), of("messages")) {
+		t.Error("the endpoints that are passed over are not compared by name")
+	}
+	other := was.DeepCopy()
+	other.TableSchema = table.Schema + 1
+	if Renewal(other, was) {
+		t.Error("another version of the table is taken for a renewal")
+	}
+}
+
+func TestEveryFieldOfEvidenceConcernsItsBackend(t *testing.T) {
+	was := Evidence{State: v1alpha1.BackendHalfOpen, Reason: "r", Since: now, RetryAt: now, Message: "m", Proxies: 1, Endpoints: []string{"e"}}
+	fields := reflect.TypeFor[Evidence]()
+	for i := range fields.NumField() {
+		name := fields.Field(i).Name
+		if name == "InARow" { // Events alone tell it
+			continue
+		}
+		is := was
+		setOther(t, reflect.ValueOf(&is).Elem().Field(i))
+		change := (&Fleet{evidence: map[table.BackendID]Evidence{"b": is}}).ChangeFrom(&Fleet{evidence: map[table.BackendID]Evidence{"b": was}})
+		if diff := cmp.Diff(Change{Backends: []table.BackendID{"b"}}, change); diff != "" {
+			t.Errorf("another %s: change (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// setOther puts something else into a field.
+func setOther(t *testing.T, v reflect.Value) {
+	t.Helper()
+	switch at := v.Addr().Interface().(type) {
+	case *time.Time:
+		*at = at.Add(time.Minute)
+		return
+	case **metav1.MicroTime:
+		other := metav1.NewMicroTime((*at).Add(time.Minute))
+		*at = &other
+		return
+	case *[]v1alpha1.EndpointReport:
+		*at = append(*at, v1alpha1.EndpointReport{Endpoint: "other"})
+		return
+	case *[]string:
+		*at = append(*at, "other")
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(v.String() + "-other")
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		v.SetInt(v.Int() + 1)
+	default:
+		t.Fatalf("how to change a %s?", v.Type())
 	}
 }

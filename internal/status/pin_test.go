@@ -87,7 +87,12 @@ func TestActive(t *testing.T) {
 		"its backend is left out of the table": {pinInput(func(in *PinInput) { entry := firstOf(in.Routes); entry.Chain = entry.Chain[:1] }), "False/NoSuchBackend", v1alpha1.PinIneffective},
 		"a newer Only overrules it":            {pinInput(overruled), "False/Superseded", v1alpha1.PinIneffective},
 		"newer pins have left it no room":      {pinInput(func(in *PinInput) { firstOf(in.Routes).Pins[0].Name = "newer" }), "False/Superseded", v1alpha1.PinIneffective},
-		"the newer Only is over":               {pinInput(overruled, moment(time.Minute)), "True/Active", v1alpha1.PinActive},
+		"it has no room, and its backend is left out": {pinInput(func(in *PinInput) {
+			entry := firstOf(in.Routes)
+			entry.Pins[0].Name, entry.Chain = "newer", entry.Chain[:1]
+		}),
+			"False/NoSuchBackend", v1alpha1.PinIneffective},
+		"the newer Only is over": {pinInput(overruled, moment(time.Minute)), "True/Active", v1alpha1.PinActive},
 		"a newer Only overrules it on one route of two": {pinInput(func(in *PinInput) {
 			entry := firstOf(in.Routes)
 			other := *entry
@@ -107,6 +112,30 @@ func TestActive(t *testing.T) {
 				t.Errorf("phase = %s, want %s", p, tc.wantPhase)
 			}
 		})
+	}
+}
+
+func TestPinStatusTellsAll(t *testing.T) {
+	in := pinInput(func(in *PinInput) {
+		in.Verdict.MatchedRoutes, in.Verdict.MissingIn, in.Verdict.UnknownRoutes = []string{"default", "other"}, []string{"other"}, []string{"gone", "lost"}
+	})
+	condition := func(kind v1alpha1.ConditionType, reason v1alpha1.ConditionReason, message string) metav1.Condition {
+		return metav1.Condition{Type: string(kind), Status: metav1.ConditionTrue, Reason: string(reason), Message: message, ObservedGeneration: 2, LastTransitionTime: *at(now)}
+	}
+	want := v1alpha1.BackendPinStatus{
+		ObservedGeneration: 2, Phase: v1alpha1.PinActive, StartsAt: at(now.Add(-time.Hour)), ExpiresAt: at(now.Add(time.Hour)),
+		MatchedRoutes: 2, Routes: []string{"default"}, RoutesWithoutBackend: []string{"other"}, Scope: "default",
+		Conditions: []metav1.Condition{
+			condition(v1alpha1.ConditionAccepted, v1alpha1.ReasonAccepted, "The pin is valid."),
+			condition(v1alpha1.ConditionActive, v1alpha1.ReasonActive, "The pin is in force until 2026-08-13T22:19:00Z. No such route: gone, lost."),
+		},
+	}
+	if diff := cmp.Diff(want, Pin(in)); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+	always := pinInput(func(in *PinInput) { in.Verdict.StartsAt = time.Time{} }) // as from a file
+	if s := Pin(always); s.StartsAt != nil || s.ExpiresAt == nil {
+		t.Errorf("a pin that has always been active starts at %v and ends at %v", s.StartsAt, s.ExpiresAt)
 	}
 }
 
@@ -143,6 +172,16 @@ func TestPinEventsTellItsLife(t *testing.T) {
 			"Normal PinExpired: the pin of hosted has ended: game night; the order of the chain holds again"}},
 		"it comes into force later": {pinInput(func(in *PinInput) { in.Verdict.MissingIn = []string{"default"} }), pinInput(), []string{
 			"Normal PinActivated: hosted serves first on default until 22:19Z: game night"}},
+		"it ends while the manager is away": {pinInput(moment(-2 * time.Hour)), pinInput(moment(time.Hour)), []string{
+			"Normal PinExpired: the pin of hosted has ended: game night; the order of the chain holds again"}},
+		"it ends beside one that is over, too": {pinInput(), pinInput(moment(time.Hour), func(in *PinInput) {
+			entry := firstOf(in.Routes)
+			entry.Pins = append(entry.Pins, table.Pin{Name: "other", Backend: "tower", Mode: table.PinOnly, ExpiresAt: now})
+		}), []string{"Normal PinExpired: the pin of hosted has ended: game night; the order of the chain holds again"}},
+		"it begins without a reason, and puts one last": {PinInput{}, pinInput(func(in *PinInput) { in.Pin.Spec.Mode, in.Pin.Spec.Reason = v1alpha1.PinAvoid, "" }), []string{
+			"Normal PinActivated: hosted serves last on default until 22:19Z"}},
+		"it begins and allows nothing else": {PinInput{}, pinInput(func(in *PinInput) { in.Pin.Spec.Mode = v1alpha1.PinOnly }), []string{
+			"Normal PinActivated: hosted alone serves on default until 22:19Z: game night"}},
 		"it stays ended":     {pinInput(moment(time.Hour)), pinInput(moment(2 * time.Hour)), nil},
 		"it was made ended":  {PinInput{}, pinInput(moment(time.Hour)), nil},
 		"it is not accepted": {PinInput{}, pinInput(rejected), nil},

@@ -110,6 +110,30 @@ func TestBackendsThatNoStatusCanNameAreNotListed(t *testing.T) {
 	}
 }
 
+func TestStatusNamesItsGenerationAndTheFirstRetry(t *testing.T) {
+	soon := open("id-hosted", v1alpha1.BackendFailing, 1)
+	soon.Remaining = "5m"
+	for name, breakers := range map[string][]v1alpha1.BreakerReport{
+		"the later one first":  {open("id-tower", v1alpha1.BackendSaturated, 1), soon},
+		"the sooner one alone": {soon},
+	} {
+		s := Route(input(proxyReport("p1", breakers...)))
+		if s.ObservedGeneration != 3 || s.RetryAt == nil || !s.RetryAt.Time.Equal(now.Add(5*time.Minute)) {
+			t.Errorf("%s: generation %d, retryAt %v; want 3 and the sooner", name, s.ObservedGeneration, s.RetryAt)
+		}
+	}
+	early := open("id-tower", v1alpha1.BackendSaturated, 1)
+	early.Remaining = "1m"
+	if s := Route(input(proxyReport("p1", early, soon))); !s.RetryAt.Time.Equal(now.Add(time.Minute)) {
+		t.Errorf("retryAt = %v, want that of the first backend", s.RetryAt)
+	}
+	for _, b := range Route(input()).Backends {
+		if b.State != v1alpha1.BackendUnknown {
+			t.Errorf("without a proxy %s is %s, want Unknown", b.Name, b.State)
+		}
+	}
+}
+
 // The bounds of the CRD, at their worst.
 func TestRouteStatusIsBounded(t *testing.T) {
 	long := strings.Repeat("ä", 3000)
