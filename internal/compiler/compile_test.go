@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
-	"fmt"
 	"math/big"
 	mathrand "math/rand/v2"
 	"reflect"
@@ -142,62 +141,11 @@ func TestModelIsHandedOverWhenItsHolderGoes(t *testing.T) {
 	}
 }
 
-// A pin ends by the clocks of the proxies, so ours does not take it away from one that is behind.
-func TestAPinThatHasEndedStaysForClocksThatAreBehind(t *testing.T) {
-	end := goldenNow.Add(3 * time.Hour)
-	s := snapshotOf(newRoute("r"), newSecret("tower", map[string]string{"token": "one"}))
-	s.Pins = []*v1alpha1.BackendPin{{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p", CreationTimestamp: metav1.NewTime(goldenNow.Add(-time.Hour))},
-		Spec:       v1alpha1.BackendPinSpec{Routes: v1alpha1.PinRoutes{Names: []string{"r"}}, Backend: "tower", Mode: v1alpha1.PinOnly, Duration: "4h"},
-	}}
-	for name, tc := range map[string]struct {
-		now  time.Time
-		want int
-	}{
-		"before its end":                   {end.Add(-time.Second), 1},
-		"when it ends by our clock":        {end, 1},
-		"when it may be on at some proxy":  {end.Add(clockSkew - time.Second), 1},
-		"when it has ended by everybody's": {end.Add(clockSkew), 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := Compile(s, tc.now)
-			if pins := r.Table.ByKey("a/r").Pins; len(pins) != tc.want {
-				t.Errorf("pins in the table: %v, want %d", pins, tc.want)
-			}
-			if v := r.Pins[key("p")]; !v.ExpiresAt.Equal(end) {
-				t.Errorf("it ends at %s, want %s", v.ExpiresAt, end)
-			}
-		})
-	}
-}
-
-// Deleting a pin ends it, also while something else keeps the object.
-func TestADeletedPinHasEnded(t *testing.T) {
-	pin := &v1alpha1.BackendPin{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p", CreationTimestamp: metav1.NewTime(goldenNow.Add(-time.Hour))},
-		Spec:       v1alpha1.BackendPinSpec{Routes: v1alpha1.PinRoutes{Names: []string{"r"}}, Backend: "tower", Mode: v1alpha1.PinOnly, Duration: "4h"},
-	}
-	s := snapshotOf(newRoute("r"), newSecret("tower", map[string]string{"token": "one"}))
-	s.Pins = []*v1alpha1.BackendPin{pin}
-	if pins := Compile(s, goldenNow).Table.ByKey("a/r").Pins; len(pins) != 1 {
-		t.Fatalf("pins in force: %v, want one", pins)
-	}
-	deleted := metav1.NewTime(goldenNow.Add(-time.Second))
-	pin.DeletionTimestamp = &deleted
-	r := Compile(s, goldenNow)
-	if pins := r.Table.ByKey("a/r").Pins; len(pins) != 0 {
-		t.Errorf("pins in force: %v, want none", pins)
-	}
-	if v := r.Pins[key("p")]; !v.Accepted() || !v.ExpiresAt.Equal(deleted.Time) {
-		t.Errorf("verdict: %+v, want an end at the deletion", v)
-	}
-}
-
 func TestUndecodableObjectsGetAVerdictAndNothingElse(t *testing.T) {
 	s := snapshotOf(newRoute("good"), newSecret("tower", map[string]string{"token": "one"}))
 	s.Undecodable = []Undecodable{
 		{Kind: KindRoute, Key: key("bad"), Generation: 4, Detail: "spec.retry.attempts is not a number"},
-		{Kind: KindPin, Key: key("bad-pin"), Generation: 5, Detail: "spec.routes is not an object"},
+		{Kind: KindPin, Key: key("bad-pin"), UID: "7", Generation: 5, Detail: "spec.routes is not an object"},
 	}
 	r := Compile(s, goldenNow)
 	if !r.Routes[key("good")].Programmable {
@@ -207,8 +155,12 @@ func TestUndecodableObjectsGetAVerdictAndNothingElse(t *testing.T) {
 	if v := r.Routes[key("bad")]; v.Accepted() || v.Generation != 4 || v.Problems[0].String() != want {
 		t.Errorf("verdict on the route: %+v", v)
 	}
-	if v := r.Pins[key("bad-pin")]; v.Accepted() || v.Generation != 5 {
-		t.Errorf("verdict on the pin: %+v", v)
+	wantPin := &PinVerdict{Key: key("bad-pin"), UID: "7", Generation: 5, Problems: []Problem{{
+		Condition: v1alpha1.ConditionAccepted, Reason: v1alpha1.ReasonInvalidSpec,
+		Message: "The stored object does not fit its schema (spec.routes is not an object); apply it again with the right types.",
+	}}}
+	if diff := cmp.Diff(wantPin, r.Pins[key("bad-pin")]); diff != "" {
+		t.Errorf("verdict on the pin (-want +got):\n%s", diff)
 	}
 }
 
@@ -327,71 +279,4 @@ func deepCopy(s Snapshot) Snapshot {
 		s.Pins[i] = p.DeepCopy()
 	}
 	return s
-}
-
-// TestPinsOfARouteAreBounded lets the newest pins have the last word where there are too many.
-func TestPinsOfARouteAreBounded(t *testing.T) {
-	s := snapshotOf(newRoute("r"), newRoute("s"), newSecret("tower", map[string]string{"token": "one"}))
-	for i := range maxPinsPerRoute + 3 {
-		pin := &v1alpha1.BackendPin{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: fmt.Sprintf("p%02d", i), CreationTimestamp: metav1.NewTime(goldenNow.Add(time.Duration(i) * time.Second))},
-			Spec: v1alpha1.BackendPinSpec{
-				Routes: v1alpha1.PinRoutes{Selector: &v1alpha1.RouteSelector{}}, Backend: "tower", Mode: v1alpha1.PinPrefer, Duration: "4h"},
-		}
-		s.Pins = append(s.Pins, pin)
-	}
-	result := Compile(s, goldenNow.Add(time.Hour))
-	for _, entry := range result.Table.Routes() {
-		if n := len(entry.Pins); n != maxPinsPerRoute || entry.Pins[0].Name != "p03" || entry.Pins[n-1].Name != "p34" {
-			t.Errorf("%s has %d pins, from %s to %s", entry.Key(), n, entry.Pins[0].Name, entry.Pins[n-1].Name)
-		}
-	}
-	for key, v := range result.Pins {
-		if !v.Accepted() || !slices.Equal(v.MatchedRoutes, []string{"r", "s"}) {
-			t.Errorf("%s: accepted %v, matched %v", key, v.Accepted(), v.MatchedRoutes)
-		}
-	}
-}
-
-// TestOfTooManyPinsThoseCountThatAreOnOrNext is a year of Fridays in one file, behind which the pin of tonight must not vanish.
-func TestOfTooManyPinsThoseCountThatAreOnOrNext(t *testing.T) {
-	s := snapshotOf(newRoute("r"), newSecret("tower", map[string]string{"token": "one"}))
-	pin := func(name string, from, to time.Duration) {
-		start, end := metav1.NewTime(goldenNow.Add(from)), metav1.NewTime(goldenNow.Add(to))
-		s.Pins = append(s.Pins, &v1alpha1.BackendPin{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, CreationTimestamp: metav1.NewTime(goldenNow.Add(-time.Hour))},
-			Spec: v1alpha1.BackendPinSpec{
-				Routes: v1alpha1.PinRoutes{Names: []string{"r"}}, Backend: "tower", Mode: v1alpha1.PinPrefer, StartsAt: &start, ExpiresAt: &end},
-		})
-	}
-	pin("a-tonight", -time.Hour, 3*time.Hour)
-	const week = 7 * 24 * time.Hour
-	for i := range 40 {
-		pin(fmt.Sprintf("friday-%02d", i), time.Duration(40-i)*week, time.Duration(40-i)*week+4*time.Hour) // the last comes first
-		pin(fmt.Sprintf("over-%02d", i), -2*time.Hour, -time.Minute)                                       // and is still in the table while there is room
-	}
-	cases := map[string]struct {
-		now         time.Time
-		first, last string
-		next        time.Time
-	}{
-		"what is on and the next ones":           {goldenNow, "a-tonight", "friday-39", goldenNow.Add(3 * time.Hour)},
-		"one more once the first is over":        {goldenNow.Add(3 * time.Hour), "friday-08", "friday-39", goldenNow.Add(week)},
-		"and another one when the next has come": {goldenNow.Add(week + 4*time.Hour), "friday-07", "friday-38", goldenNow.Add(2 * week)},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			result := Compile(s, tc.now)
-			pins := result.Table.Routes()[0].Pins
-			if n := len(pins); n != maxPinsPerRoute || pins[0].Name != tc.first || pins[n-1].Name != tc.last {
-				t.Errorf("%d pins, from %s to %s; want %d, from %s to %s", n, pins[0].Name, pins[n-1].Name, maxPinsPerRoute, tc.first, tc.last)
-			}
-			if !result.Next.Equal(tc.next) {
-				t.Errorf("next at %s, want %s", result.Next, tc.next)
-			}
-		})
-	}
-	if result := Compile(s, goldenNow.Add(12*week)); !result.Next.IsZero() {
-		t.Errorf("next at %s although there is room for all", result.Next)
-	}
 }
