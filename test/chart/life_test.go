@@ -3,6 +3,7 @@ package chart
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -104,6 +105,12 @@ func TestLife(t *testing.T) {
 			notes := c.helm.run(t, "install", release, chartDir(), "--namespace", namespace)
 			c.wantRoute(t, "after", true)
 			c.takesRouteOf(t, notes)
+		}},
+		{"kustomize takes over what Helm made: both say the same of what is one value to an apply", func(t *testing.T) {
+			apply := exec.Command(kubectl(t), "apply", "--kubeconfig", c.helm.kubeconfig, "--server-side", "--dry-run=server", "-k", root("config", "install"))
+			if out, err := apply.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
 		}},
 		{"a second release is refused, and harms nothing", func(t *testing.T) {
 			_, err := c.helm.try(t.Context(), "install", "another", chartDir(), "--namespace", "sirens-echo")
