@@ -207,12 +207,15 @@ func (c *partialChoice) addAudio(in *Audio) {
 }
 
 // tool finds the call that a fragment belongs to, or begins a new one. Servers exist that leave the index out, or give
-// every call the same: a fragment with another id always begins a new call, and one that tells nothing of its own goes
-// to the latest.
+// every call the same: a fragment with another id always begins a new call, and so does one without an id that names
+// another function; one that tells nothing of its own goes to the latest.
 func (c *partialChoice) tool(f *toolFragment) *partialTool {
 	for _, t := range slices.Backward(c.tools) {
 		if !t.sharesIndex(f) {
 			continue
+		}
+		if t.isOver(f) {
+			break
 		}
 		if f.ID == "" || f.ID == t.id || f.Index != nil && t.id == "" {
 			return t
@@ -287,6 +290,15 @@ type partialTool struct {
 // sharesIndex says whether a fragment may belong to the call: it has the same index, or none.
 func (t *partialTool) sharesIndex(f *toolFragment) bool {
 	return f.Index == nil || t.index != nil && *t.index == *f.Index
+}
+
+// isOver says whether a fragment without an id begins a call behind this one: by another name, or by the same one where
+// there is no index and the arguments are whole.
+func (t *partialTool) isOver(f *toolFragment) bool {
+	if f.ID != "" || f.Function.Name == "" || t.function.name == "" {
+		return false
+	}
+	return f.Function.Name != t.function.name || f.Index == nil && json.Valid([]byte(t.function.arguments.String()))
 }
 
 func (t *partialTool) add(f *toolFragment) {

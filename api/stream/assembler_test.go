@@ -75,6 +75,28 @@ func TestAssembler(t *testing.T) {
 			[]string{chunk(`{"tool_calls":[{"id":"a","function":{"name":"f"}}]}`), chunk(`{"tool_calls":[{"index":0,"function":{"arguments":"1"}}]}`)},
 			whole(`{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"1"}}]}`, `null`),
 		},
+		"an id that is repeated": {
+			[]string{chunk(`{"tool_calls":[{"index":0,"id":"a","type":"custom","function":{"name":"f","arguments":"1"}}]}`), chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"arguments":"2"}}]}`),
+				chunk(`{"tool_calls":[{"id":"a","function":{"arguments":"3"}}]}`)},
+			whole(`{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"custom","function":{"name":"f","arguments":"123"}}]}`, `null`),
+		},
+		"names alone tell calls apart": {
+			[]string{chunk(`{"tool_calls":[{"function":{"name":"f","arguments":"1"}}]}`), chunk(`{"tool_calls":[{"function":{"arguments":"2"}}]}`), chunk(`{"tool_calls":[{"function":{"name":"g","arguments":"3"}}]}`)},
+			whole(`{"role":"assistant","content":null,"tool_calls":[{"type":"function","function":{"name":"f","arguments":"12"}},{"type":"function","function":{"name":"g","arguments":"3"}}]}`, `null`),
+		},
+		"and so do whole arguments, where one function is called twice": {
+			[]string{chunk(`{"tool_calls":[{"function":{"name":"f","arguments":"{\"q\":"}}]}`), chunk(`{"tool_calls":[{"function":{"name":"f","arguments":"1}"}}]}`), chunk(`{"tool_calls":[{"function":{"name":"f","arguments":"{}"}}]}`)},
+			whole(`{"role":"assistant","content":null,"tool_calls":[{"type":"function","function":{"name":"f","arguments":"{\"q\":1}"}},{"type":"function","function":{"name":"f","arguments":"{}"}}]}`, `null`),
+		},
+		"names tell calls apart that have one index, and a name that is repeated does not": {
+			[]string{chunk(`{"tool_calls":[{"index":0,"function":{"name":"f","arguments":"{}"}}]}`), chunk(`{"tool_calls":[{"index":0,"function":{"name":"f","arguments":" "}}]}`), chunk(`{"tool_calls":[{"index":0,"function":{"name":"g","arguments":"3"}}]}`)},
+			whole(`{"role":"assistant","content":null,"tool_calls":[{"type":"function","function":{"name":"f","arguments":"{} "}},{"type":"function","function":{"name":"g","arguments":"3"}}]}`, `null`),
+		},
+		"what stands above the choices is the first of each": {
+			[]string{`{"id":"1","created":5,"model":"m","system_fingerprint":"f","service_tier":"t","choices":[{"delta":{"role":"tool","content":"a"},"finish_reason":"","logprobs":{"refusal":[{"token":"r"}]}}]}`,
+				`{"id":"2","created":6,"model":"n","system_fingerprint":"g","service_tier":"u","choices":[{"delta":{"role":"user"},"finish_reason":"stop"}]}`, `{"choices":[{"finish_reason":""}]}`},
+			`{"id":"1","object":"chat.completion","created":5,"model":"m","system_fingerprint":"f","service_tier":"t","choices":[{"index":0,"message":{"role":"tool","content":"a"},"logprobs":{"refusal":[{"token":"r"}]},"finish_reason":"stop"}]}`,
+		},
 		"a refusal is kept": {
 			[]string{chunk(`{"refusal":"N"}`), chunk(`{"refusal":"o"}`), finish}, whole(`{"role":"assistant","content":null,"refusal":"No"}`, `"stop"`),
 		},

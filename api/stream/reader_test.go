@@ -87,7 +87,10 @@ func TestReaderEvents(t *testing.T) {
 	}{
 		"heartbeats stand beside data":                    {attempt + data("a") + fin + done, "attempt data data", io.EOF},
 		"a heartbeat in block form":                       {attempt + "\n" + data("a") + fin + done, "attempt data data", io.EOF},
-		"a heartbeat that cannot be parsed is skipped":    {": {\"state\":\n: {\"state\":5}\n: {}\n: hi\n:\n" + data("a") + fin + done, "data data", io.EOF},
+		"a heartbeat that cannot be parsed is skipped":    {": {\"state\":\n: {\"state\":5}\n: {\"state\":\"queued\",\"position\":\"x\"}\n: {}\n: hi\n:\n" + data("a") + fin + done, "data data", io.EOF},
+		"a last [DONE] without its blank line":            {data("a") + "data: [DONE]", "data", io.EOF},
+		"only the first byte order mark is taken off":     {"\ufeff" + data("a") + "\ufeff" + data("b") + fin, "data data", io.EOF},
+		"two byte order marks":                            {"\ufeff\ufeff" + data("a") + fin, "data", io.EOF},
 		"a stream without [DONE] but with a finish":       {data("a") + fin, "data data", io.EOF},
 		"[DONE] without a finish":                         {data("a") + done, "data", io.EOF},
 		"nothing behind [DONE] counts":                    {done + data("a"), "", io.EOF},
@@ -135,6 +138,38 @@ func TestReaderEvents(t *testing.T) {
 	}
 }
 
+// An event's data is the values of its lines, joined by LF, whichever end the lines have.
+func TestReaderJoinsTheLinesOfData(t *testing.T) {
+	const body = "event: a\nevent: b\ndata: 1\ndata:\ndata:  2\ndata\nid: 7\ndata: 3\n\ndata:4\n\n"
+	for name, end := range map[string]string{"LF": "\n", "CR LF": "\r\n", "CR": "\r"} {
+		for split, from := range map[string]func(string) io.Reader{
+			"whole": func(s string) io.Reader { return strings.NewReader(s) },
+			"bytes": func(s string) io.Reader { return iotest.OneByteReader(strings.NewReader(s)) },
+		} {
+			r := response(200, "text/event-stream", from(strings.ReplaceAll(body, "\n", end))).open(t.Context(), stream.Options{})
+			first, err := r.Next()
+			second, err2 := r.Next()
+			want := []string{"b", "1\n\n 2\n\n3", "", "4"}
+			got := []string{first.Name, string(first.Data), second.Name, string(second.Data)}
+			if diff := cmp.Diff(want, got); diff != "" || err != nil || err2 != nil {
+				t.Errorf("%s, %s: %v, %v (-want +got):\n%s", name, split, err, err2, diff)
+			}
+			_ = r.Close()
+		}
+	}
+}
+
+func TestErrorInWords(t *testing.T) {
+	for want, e := range map[string]stream.Error{
+		"c: m": {Code: "c", Message: "m", Status: 503}, "m": {Message: "m", Status: 503}, "c": {Code: "c", Status: 503},
+		"the server answered with status 503": {Status: 503},
+	} {
+		if got := e.Error(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 func TestReaderErrorsOfTheServer(t *testing.T) {
 	for name, tc := range map[string]struct {
 		resp answer
@@ -149,8 +184,13 @@ func TestReaderErrorsOfTheServer(t *testing.T) {
 		},
 		"an in-stream error after tokens": {events(data("a") + `data: {"error":{"message":"m","code":502}}` + "\n\n"), stream.Error{Status: 200, Message: "m", Code: "502"}},
 		"an error as a string":            {events("data: {\"error\":\"boom\"}\n\n"), stream.Error{Status: 200, Message: "boom"}},
-		"an error of odd shape":           {events("data: {\"error\":[1]}\n\n"), stream.Error{Status: 200, Message: "an error that cannot be read (3 bytes)"}},
-		"an error by its event's name":    {events("event: error\ndata: {\"message\":\"m\",\"code\":\"c\"}\n\n"), stream.Error{Status: 200, Message: "m", Code: "c"}},
+		"an error with members of odd types": {
+			events(`data: {"error":{"message":"m","upstream_status":"429","retry_after_ms":"1","param":{},"attempts":5,"code":"c"}}` + "\n\n"),
+			stream.Error{Status: 200, Message: "m", Code: "c"},
+		},
+		"an error without words":       {events(`data: {"error":{"code":"c"}}` + "\n\n"), stream.Error{Status: 200, Code: "c"}},
+		"an error of odd shape":        {events("data: {\"error\":[1]}\n\n"), stream.Error{Status: 200, Message: "an error that cannot be read (3 bytes)"}},
+		"an error by its event's name": {events("event: error\ndata: {\"message\":\"m\",\"code\":\"c\"}\n\n"), stream.Error{Status: 200, Message: "m", Code: "c"}},
 		"a status with an envelope": {
 			response(422, "application/json", strings.NewReader(`{"error":{"message":"m","code":"c","param":"p","upstream_status":422}}`)),
 			stream.Error{Status: 422, Message: "m", Code: "c", Param: "p", UpstreamStatus: 422},
