@@ -58,6 +58,25 @@ func TestAllowSpendsTheBurstAndRefills(t *testing.T) {
 				{3 * time.Second, ok(2, 0, 6*time.Second)},
 			},
 		},
+		"what has been refilled is not refilled again, however often one asks": {
+			limit: table.RateLimit{Requests: 1, Per: time.Second, Burst: 1},
+			steps: []step{
+				{time.Hour, ok(1, 0, time.Second)},
+				{600 * time.Millisecond, over(1, 400*time.Millisecond, time.Second)},
+				{0, over(1, 400*time.Millisecond, time.Second)},
+				{399 * time.Millisecond, over(1, time.Millisecond, time.Second)},
+				{time.Millisecond, ok(1, 0, time.Second)},
+			},
+		},
+		"a clock that goes back takes nothing away and gives nothing": {
+			limit: table.RateLimit{Requests: 1, Per: time.Second, Burst: 1},
+			steps: []step{
+				{time.Hour, ok(1, 0, time.Second)},
+				{-time.Minute, over(1, time.Second, time.Second)},
+				{time.Minute, over(1, time.Second, time.Second)},
+				{time.Second, ok(1, 0, time.Second)},
+			},
+		},
 		"a long rest fills up to the burst and no further": {
 			limit: table.RateLimit{Requests: 60, Per: time.Minute, Burst: 2},
 			steps: []step{{0, ok(2, 1, time.Second)}, {time.Hour, ok(2, 1, time.Second)}},
@@ -128,6 +147,31 @@ func TestBucketsOutliveReloads(t *testing.T) {
 				t.Errorf("OK = %v, want %v", got, tc.wantOK)
 			}
 		})
+	}
+}
+
+// An edit holds from the next request on, for a bucket that is in use.
+func TestEditsOfALimitHoldAtOnce(t *testing.T) {
+	clock := &manualClock{}
+	a := New(Options{Clock: clock})
+	large, small := table.RateLimit{Requests: 1, Per: time.Minute, Burst: 9}, table.RateLimit{Requests: 4, Per: time.Second, Burst: 2}
+	route := limited("r", large)
+	a.Allow(route)
+	edited := limited("r", small)
+	a.Apply(table.New([]*table.Route{edited}))
+	want := []Decision{
+		{OK: true, Limited: true, Limit: 2, Remaining: 1, Reset: 250 * time.Millisecond},
+		{OK: true, Limited: true, Limit: 2, Remaining: 0, Reset: 500 * time.Millisecond},
+		{Limited: true, Limit: 2, Reset: 500 * time.Millisecond, RetryAfter: time.Second},
+	}
+	for i, w := range want {
+		if diff := cmp.Diff(w, a.Allow(edited)); diff != "" {
+			t.Errorf("call %d (-want +got):\n%s", i, diff)
+		}
+	}
+	clock.now += 250 * time.Millisecond
+	if !a.Allow(edited).OK {
+		t.Error("it refills at the old rate")
 	}
 }
 

@@ -250,13 +250,76 @@ func TestAShrunkenFleetGivesOutSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := New(Options{}), bounded("b", 2)
 		a.SetLive(2)
-		mustAcquire(t, a, b)
-		c := a.call(t.Context(), b, Wait{Length: 1})
+		release := mustAcquire(t, a, b)
+		c, next := a.call(t.Context(), b, Wait{Length: 2}), a.call(t.Context(), b, Wait{Length: 2})
 		a.SetLive(1)
 		if !c.ended() || c.err != nil {
 			t.Errorf("the other proxy's slot was not taken over: %v", c.err)
 		}
+		synctest.Wait()
+		if diff := cmp.Diff([]int{2, 1}, next.positions); diff != "" || a.Waiting("b") != 1 {
+			t.Errorf("%d wait; the next one was told (-want +got):\n%s", a.Waiting("b"), diff)
+		}
+		release()
+		<-next.done
 	})
+}
+
+// The smallest bound among the routes is the backend's, whichever comes first and whichever a caller came by; 0 is none.
+func TestTheSmallestBoundHolds(t *testing.T) {
+	cases := map[string]struct{ one, other, want int }{
+		"the smaller first": {1, 3, 1}, "the smaller last": {3, 1, 1}, "one without a bound first": {0, 2, 2},
+		"one without a bound last": {2, 0, 2}, "equal ones": {2, 2, 2},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			a := New(Options{})
+			a.Apply(routesWith(bounded("b", tc.one), bounded("b", tc.other)))
+			got := 0
+			for range 9 {
+				if _, err := a.Acquire(t.Context(), bounded("b", 9), Wait{}); err == nil {
+					got++
+				}
+			}
+			if got != tc.want {
+				t.Errorf("%d in flight, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := New(Options{}), bounded("b", 2)
+		room := func(want bool, length int, when string) {
+			t.Helper()
+			if got := a.Room(b, length); got != want {
+				t.Errorf("%s, a queue of %d: %v, want %v", when, length, got, want)
+			}
+		}
+		room(true, 0, "unused")
+		first := mustAcquire(t, a, b)
+		room(true, 0, "one slot free")
+		second := mustAcquire(t, a, b)
+		room(false, 0, "no slot free")
+		room(true, 1, "no slot free")
+		c := a.call(t.Context(), b, Wait{Length: 1})
+		room(false, 1, "one waits")
+		room(true, 2, "one waits")
+		first()
+		<-c.done
+		second()
+		c.release()
+	})
+}
+
+func TestWhoHasLeftGetsNoSlot(t *testing.T) {
+	a, b := New(Options{}), bounded("b", 1)
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	if _, err := a.Acquire(ctx, b, Wait{Length: 1}); !errors.Is(err, context.Canceled) || len(a.slots) != 0 {
+		t.Errorf("err %v, %d slots", err, len(a.slots))
+	}
 }
 
 func TestUnlimitedBackendsAreNotCounted(t *testing.T) {

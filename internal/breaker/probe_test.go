@@ -156,6 +156,14 @@ func TestWhatIsUrgent(t *testing.T) {
 		{"an opening", func() { late = x.admit("a", chat, Normal); x.ends("a", 1, Result{Kind: Refused}) }, true},
 		{"a late answer that extends it", func() { late.Done(Result{Kind: Refused, RetryAfter: time.Minute}) }, false},
 		{"a probe that goes out, and comes back without news", func() { x.admit("a", chat, LastResort).Done(Result{}) }, false},
+		{"a closing by what settles", func() {
+			x.clock.pass(time.Minute)
+			x.admit("a", chat, LastResort).Done(Result{Kind: Success})
+			x.ends("a", 1, Result{Kind: Misconfigured})
+			x.urgent, x.changes = 0, 0
+			x.admit("a", chat, LastResort).Done(Result{Kind: Settled})
+		}, true},
+		{"an opening again", func() { x.ends("a", 1, Result{Kind: Refused}) }, true},
 		{"a re-opening", func() { x.clock.pass(time.Minute); x.probe("a", Result{Kind: Failed}) }, true},
 		{"a closing", func() { x.admit("a", chat, LastResort).Done(Result{Kind: Success}) }, true},
 		{"what another proxy has told everybody already", func() { x.r.Adopt("other", open) }, false},

@@ -190,7 +190,7 @@ func TestRunProbes(t *testing.T) {
 			plain(), func(b *bench) {
 				b.end("a", chat, 1, Result{Kind: Misconfigured})
 				p, _ := b.r.Admit("a", embeddings, LastResort)
-				p.Done(Result{Kind: Failed})
+				p.Done(Result{Kind: Misconfigured})
 				pass(failCooldown)
 			}, []asked{{ID: "a", Endpoint: embeddings, Purpose: Recovery, At: failCooldown, Bound: minProbeBound}}},
 		"for a chat where no dialect is known": {
@@ -290,14 +290,11 @@ func TestRunSuspicion(t *testing.T) {
 			plain(), func(b *bench) { b.answers(Result{}); suspect(b); suspect(b); pass(slowAfter) }, []asked{silent}, Closed},
 		"called off when a pin starts, which tells nothing": {
 			pinnedTo(table.PinOnly, "b", 10*time.Second, time.Hour), func(b *bench) {
-				b.end("a", chat, 1, Result{Kind: Silent})
-				b.end("a", chat, 1, Result{Kind: Success})
 				pass(9 * time.Second)
 				b.answers(Result{})
 				suspect(b)
 				pass(time.Minute)
-			}, []asked{{ID: "a", Endpoint: chat, Purpose: ColdStart, Bound: 2 * time.Minute},
-				{ID: "a", Endpoint: chat, Purpose: Suspicion, At: 9 * time.Second, Bound: slowAfter, CutAfter: time.Second}}, Closed},
+			}, []asked{{ID: "a", Endpoint: chat, Purpose: Suspicion, At: 9 * time.Second, Bound: slowAfter, CutAfter: time.Second}}, Closed},
 		"none of a rested backend": {pinnedTo(table.PinOnly, "b", 0, time.Hour), suspect, nil, Closed},
 		"none of an open one": {
 			plain(), func(b *bench) { b.end("a", chat, 2, Result{Kind: Silent}); suspect(b) }, nil, Open},

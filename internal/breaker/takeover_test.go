@@ -2,6 +2,7 @@ package breaker
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -109,6 +110,31 @@ func TestAFleetProbesAGroupOneAtATime(t *testing.T) {
 				t.Error("nobody was asked")
 			}
 		})
+	}
+}
+
+// An edit that puts a backend into a group, or takes it out of one, moves its probe to the proxy whose turn the group's is.
+func TestTheProberFollowsTheGroup(t *testing.T) {
+	names := []string{"pod", "p1", "p2", "p3"}
+	alone, together, group := rendezvous("a", "pod", names), 0, ""
+	for i := 0; group == "" || together == alone; i++ {
+		group = fmt.Sprint("ns/g", i)
+		together = rendezvous(group, "pod", names)
+	}
+	in := func(b *table.Backend) { b.Group = group }
+	x := newRig(t, "pod", server("a"), server("b"))
+	x.r.SetPeers(names)
+	x.silent("a", 2)
+	ranked := func() int {
+		in, _ := x.probeDue("a")
+		return int((in - satCooldown) / (minProbeBound + newsTravels))
+	}
+	got := []int{ranked()}
+	x.apply(server("a", in), server("b", in))
+	got = append(got, ranked())
+	x.apply(server("a", in), server("b"))
+	if got = append(got, ranked()); !slices.Equal(got, []int{alone, together, alone}) {
+		t.Errorf("places %v, want %d, %d in the group, %d", got, alone, together, alone)
 	}
 }
 

@@ -68,6 +68,8 @@ func TestSenselessEvidenceIsLeftOut(t *testing.T) {
 		"a state that no breaker has": {ID: "x", State: v1alpha1.BackendExcluded},
 		"a negative epoch":            {ID: "x", State: v1alpha1.BackendOpen, Epoch: -1},
 		"a negative count":            {ID: "x", State: v1alpha1.BackendClosed, Failures: -1},
+		"another negative count":      {ID: "x", State: v1alpha1.BackendClosed, Saturations: -1},
+		"a negative good answer":      {ID: "x", State: v1alpha1.BackendClosed, LastGood: -1, Epoch: 1},
 		"a time that cannot be read":  {ID: "x", State: v1alpha1.BackendOpen, Remaining: "soon"},
 	}
 	for name, report := range cases {
@@ -103,9 +105,10 @@ func TestAgedRecordsHaveLessTimeLeft(t *testing.T) {
 func TestTellsTheSame(t *testing.T) {
 	base := func() v1alpha1.ProxyReportStatus {
 		return v1alpha1.ProxyReportStatus{
-			Ready:    true,
-			Tables:   []v1alpha1.TableRevision{{Shard: 1, Revision: "r"}},
-			Breakers: []v1alpha1.BreakerReport{{ID: "a", State: v1alpha1.BackendOpen, Remaining: "10s", Epoch: 1}},
+			Ready:  true,
+			Tables: []v1alpha1.TableRevision{{Shard: 1, Revision: "r"}},
+			Breakers: []v1alpha1.BreakerReport{{ID: "a", State: v1alpha1.BackendOpen, Remaining: "10s", Epoch: 1,
+				Endpoints: []v1alpha1.EndpointReport{{Endpoint: "chat", Remaining: "5s"}}}},
 		}
 	}
 	cases := map[string]struct {
@@ -114,6 +117,7 @@ func TestTellsTheSame(t *testing.T) {
 	}{
 		"nothing changed":          {func(*v1alpha1.ProxyReportStatus) {}, true},
 		"time passed":              {func(s *v1alpha1.ProxyReportStatus) { s.Breakers[0].Remaining = "9s" }, true},
+		"time passed for a pair":   {func(s *v1alpha1.ProxyReportStatus) { s.Breakers[0].Endpoints[0].Remaining = "4s" }, true},
 		"a breaker closed":         {func(s *v1alpha1.ProxyReportStatus) { s.Breakers[0].State = v1alpha1.BackendClosed }, false},
 		"a count moved":            {func(s *v1alpha1.ProxyReportStatus) { s.Breakers[0].Saturations = 1 }, false},
 		"a breaker went":           {func(s *v1alpha1.ProxyReportStatus) { s.Breakers = nil }, false},

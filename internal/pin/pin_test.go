@@ -69,6 +69,12 @@ func TestPins(t *testing.T) {
 			[]table.Pin{between(only("c"), time.Nanosecond, time.Hour)}, "abc", false, nil, "-"},
 		"to its end, exclusive": {
 			[]table.Pin{between(only("c"), -time.Hour, 0)}, "abc", false, nil, "-"},
+		"Prefer and Avoid do not act before their start or after their end": {
+			[]table.Pin{between(prefer("c"), time.Nanosecond, time.Hour), between(avoid("a"), -time.Hour, 0)}, "abc", false, nil, "--"},
+		"an Avoid that is over does not rest an Only's choice": {
+			[]table.Pin{only("a"), between(avoid("a"), -time.Hour, 0)}, "a", true, []string{"b", "c"}, "A-"},
+		"nor does a newer Avoid of another, or a newer preference": {
+			[]table.Pin{only("a"), avoid("b"), prefer("a")}, "a", true, []string{"b", "c"}, "AAA"},
 		"an Only that is over supersedes nothing": {
 			[]table.Pin{only("a"), between(only("b"), -2*time.Hour, -time.Hour)}, "a", true, []string{"b", "c"}, "A-"},
 	}
@@ -92,6 +98,14 @@ func TestPins(t *testing.T) {
 				t.Errorf("states %q, want %q", got, tc.wantStates)
 			}
 		})
+	}
+}
+
+// Where there is nothing to move behind, no pin has decided anything.
+func TestAnAvoidOfTheOnlyOneDecidesNothing(t *testing.T) {
+	route := &table.Route{Chain: []table.Backend{{Name: "a"}}, Pins: []table.Pin{avoid("a")}}
+	if order, _, pinned := Order(route, now, []int{0}); names(route, order) != "a" || pinned {
+		t.Errorf("order %v, pinned %v", order, pinned)
 	}
 }
 

@@ -112,6 +112,11 @@ func TestMake(t *testing.T) {
 			wantSkipped: "b:context-window a:breaker-open", wantReason: WhyBreakerOpen},
 		"a first backend with too small a window": {
 			route: chainOf(windows(8000)), tokens: 8001, wantSteps: "b c", wantSkipped: "a:context-window", wantReason: WhySpilled},
+		"a later backend with too small a window": {
+			route: chainOf(windows(0, 8000)), tokens: 8001, wantSteps: "a c", wantSkipped: "b:context-window", wantReason: WhyFirst},
+		"too large for all, and of two equal windows the first answers": {
+			route: chainOf(windows(1, 3, 3)), tokens: 10, wantSteps: "b",
+			wantSkipped: "a:context-window c:context-window", wantReason: WhySpilled},
 		"a prompt that just fits": {route: chainOf(windows(8000)), tokens: 8000, wantSteps: "a b c", wantReason: WhyFirst},
 		"too large for all: the largest window answers": {
 			route: chainOf(windows(1, 3, 2)), tokens: 10, wantSteps: "b",
