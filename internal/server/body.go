@@ -26,6 +26,9 @@ func dropSlowBodies(next http.Handler, stall time.Duration) http.Handler {
 		guard := &guardedBody{body: r.Body, conn: http.NewResponseController(w), stall: stall, began: time.Now()}
 		// A body that the handler left unread is drained by net/http, and that must end too.
 		defer guard.arm()
+		// The body goes into a copy. By its own request's, net/http knows what it must not wait for before it answers: a body that
+		// the caller holds back until it is asked for, and one that is too large to be read to its end.
+		r = r.WithContext(r.Context())
 		r.Body = guard
 		next.ServeHTTP(w, r)
 	})

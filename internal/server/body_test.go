@@ -46,6 +46,35 @@ func TestSlowBodyThatNobodyReadsEndsToo(t *testing.T) {
 	}
 }
 
+// Whoever asks before it sends a body, or has far too much of it, is answered without it.
+func TestRefusalsDoNotWaitForTheBody(t *testing.T) {
+	cases := map[string]string{
+		"a body with a length that waits to be asked for": "Expect: 100-continue\r\nContent-Length: 100\r\n",
+		"a body in chunks that waits to be asked for":     "Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n",
+		"a body that is large":                            "Content-Length: 1000000000\r\n",
+	}
+	for name, lines := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := httptest.NewServer(dropSlowBodies(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusUnsupportedMediaType)
+			}), time.Minute))
+			defer s.Close()
+			conn := dial(t, s.Listener.Addr().String())
+			defer conn.Close()
+			_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+			fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: x\r\n"+lines+"\r\n")
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusUnsupportedMediaType || !resp.Close {
+				t.Errorf("status %d, the connection ends: %v", resp.StatusCode, resp.Close)
+			}
+		})
+	}
+}
+
 func TestDeadlineOfABodyDoesNotReachTheAnswer(t *testing.T) {
 	cases := map[string]string{
 		"a body with a length": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody",
