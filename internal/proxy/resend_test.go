@@ -122,6 +122,19 @@ func TestAnswerBeforeTheBodyIsRead(t *testing.T) {
 	}
 	for name, body := range bodies {
 		t.Run(name, func(t *testing.T) {
+			url := bare(t, func(_ int, conn net.Conn) { // what is unread makes the end a reset
+				if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+					_, _ = io.WriteString(conn, status(413, "Connection: close\r\n", `{"error":{"message":"too large","code":"their_code"}}`))
+				}
+			})
+			route := newRoute(says(t), says(t, status(200, "", whole)))
+			route.Chain[0].BaseURL = url
+			r := newRig(t, route)
+			if got := r.post(body); got.status != 413 || !strings.Contains(got.body, "their_code") {
+				t.Errorf("%d %s", got.status, got.body)
+			}
+		})
+		t.Run(name+", never", func(t *testing.T) {
 			hold := make(chan struct{})
 			url := bare(t, func(_ int, conn net.Conn) {
 				in := bufio.NewReader(conn)

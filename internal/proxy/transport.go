@@ -128,12 +128,19 @@ func (t *transports) make(key transportKey) (*transport, error) {
 		}
 		return nonblock.Wrap(nc), nil
 	}
+	dialPatient := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		nc, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return patientConn{nc}, nil
+	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true) // over TLS alone
 	build := func() *http.Transport {
 		return &http.Transport{
-			DialContext:            dial,
+			DialContext:            dialPatient,
 			TLSClientConfig:        config.Clone(),
 			TLSHandshakeTimeout:    key.connect,
 			Protocols:              protocols,
@@ -148,6 +155,22 @@ func (t *transports) make(key transportKey) (*transport, error) {
 	tr := &transport{plain: plain{dial: dial}, pool: build(), fresh: build()}
 	tr.fresh.DisableKeepAlives = true
 	return tr, nil
+}
+
+// answerWait is what an answer gets to be read that came before a write failed.
+const answerWait = 50 * time.Millisecond
+
+// patientConn is a connection of http.Transport. A backend may refuse a request that it has not read, and close: then the
+// write of the rest fails while the answer is there to be read, and Transport would take what it sees first. So a write that
+// has failed leaves the reader its turn. (plain reads behind a failed write by itself.)
+type patientConn struct{ net.Conn }
+
+func (c patientConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		time.Sleep(answerWait)
+	}
+	return n, err
 }
 
 func clientTLS(t *table.TLS) (*tls.Config, error) {
