@@ -139,11 +139,14 @@ func (u *upstream) errorBody() []byte {
 	}
 	defer closeBody()
 	data, _ := readAll(io.LimitReader(body, errorBodyLimit), firstRead, errorBodyLimit, doubled, nil)
-	return data
+	return bytes.TrimPrefix(data, byteOrderMark)
 }
 
 // blank is what may stand before an answer of any shape.
 const blank = " \t\r\n"
+
+// byteOrderMark is no part of JSON, which some servers put it before all the same.
+var byteOrderMark = []byte("\ufeff")
 
 // buffers of readSize bytes.
 var buffers = sync.Pool{New: func() any { return new([readSize]byte) }}
@@ -159,6 +162,9 @@ func sniff(body io.Reader, buf []byte) (prefix []byte, shape openai.Shape, err e
 		m, err = body.Read(buf[n:])
 		n += m
 		shape = openai.Sniff(buf[:n], err != nil || n == len(buf) && buf[0] > ' ')
+	}
+	if shape == openai.ShapeJSON {
+		return bytes.TrimPrefix(buf[:n], byteOrderMark), shape, err
 	}
 	return buf[:n], shape, err
 }

@@ -18,6 +18,38 @@ func choice(index int, content, finish string) string {
 	return fmt.Sprintf(`{"index":%d,"delta":{"content":%q},"finish_reason":null}`, index, content)
 }
 
+// A byte order mark is no part of an answer, in whatever form it comes.
+func TestByteOrderMarks(t *testing.T) {
+	const mark = "\ufeff"
+	refused := `{"error":{"message":"no","code":"their_code"}}`
+	cases := map[string]struct {
+		sent     string
+		streamed bool
+		want     string // what is left of the answer without comments
+	}{
+		"before JSON":                         {status(200, "", mark+whole), false, whole},
+		"before JSON, cut within the mark":    {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked("\xef") + chunked("\xbb\xbf"+whole) + chunked(""), false, whole},
+		"before JSON that becomes a stream":   {status(200, "", mark+whole), true, chunk(`{"index":0,"delta":{"role":"assistant","content":"hi"},"finish_reason":null}`) + fin + done},
+		"before a stream":                     {sseHead + mark + c("hi") + fin + done, true, c("hi") + fin + done},
+		"before a stream that becomes JSON":   {sseHead + mark + c("hi") + fin + done, false, `{"id":"c","object":"chat.completion","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}`},
+		"before an error":                     {status(400, "", mark+refused), false, refused[:len(refused)-2] + `,"upstream_status":400}}`},
+		"a second one is no part of a stream": {sseHead + mark + c("a"+mark) + fin + done, true, c("a"+mark) + fin + done},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := routed(t, nil, says(t, tc.sent))
+			ask := r.ask
+			if tc.streamed {
+				ask = r.stream
+			}
+			if diff := cmp.Diff(tc.want, events(ask().body)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // With several choices the answer is whole when each of them has its finish reason.
 func TestSeveralChoicesAreWholeTogether(t *testing.T) {
 	both := chunk(choice(0, "x", "null")) + chunk(choice(1, "y", "null"))
