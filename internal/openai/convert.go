@@ -13,6 +13,9 @@ import (
 // errNoConversion says that the dialect has no two forms of an answer that this package can turn into each other.
 var errNoConversion = errors.New("openai: answers of this endpoint are not converted")
 
+// errNoWords says that a choice has nothing in it that belongs into a stream of its dialect.
+var errNoWords = errors.New("openai: a choice without what its dialect says")
+
 // object is a JSON object whose values stay as they came.
 type object map[string]json.RawMessage
 
@@ -90,9 +93,11 @@ func splitChoice(ep Endpoint, i int, choice object) (content, finish []byte, err
 	name, empty, value := "text", `""`, []byte(choice["text"])
 	if ep == ChatCompletions {
 		name, empty = "delta", "{}"
-		if value, err = deltaOf(choice["message"]); err != nil {
+		if value, err = deltaOf(choice); err != nil {
 			return nil, nil, err
 		}
+	} else if isNull(value) {
+		return nil, nil, errNoWords
 	}
 	reason := choice["finish_reason"]
 	if isNull(reason) {
@@ -108,10 +113,15 @@ func splitChoice(ep Endpoint, i int, choice object) (content, finish []byte, err
 	return content, append(finish, '}'), nil
 }
 
-// deltaOf returns a message as a delta: its tool calls need an index, by which clients join their fragments.
-func deltaOf(message json.RawMessage) ([]byte, error) {
+// deltaOf returns the message of a choice as a delta: its tool calls need an index, by which clients join their fragments.
+// Where a backend sent one chunk for a whole answer, its delta is the message.
+func deltaOf(choice object) ([]byte, error) {
+	message := choice["message"]
 	if isNull(message) {
-		return []byte("{}"), nil
+		message = choice["delta"]
+	}
+	if isNull(message) {
+		return nil, errNoWords
 	}
 	var m struct {
 		ToolCalls []object `json:"tool_calls"`

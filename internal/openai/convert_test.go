@@ -50,6 +50,13 @@ func TestAppendStream(t *testing.T) {
 				`{"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`,
 			},
 		},
+		"one chunk for a whole answer": {
+			ep: openai.ChatCompletions, body: `{"object":"chat.completion.chunk","choices":[{"delta":{"content":"x"},"finish_reason":"length"}]}`,
+			want: []string{
+				`{"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}]}`,
+				`{"object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"finish_reason":"length"}]}`,
+			},
+		},
 		"text": {
 			ep: openai.Completions, body: `{"object":"text_completion","choices":[{"text":"x","index":0,"finish_reason":"length"},{"text":"y","index":1}]}`,
 			want: []string{
@@ -80,6 +87,8 @@ func TestAppendStreamRefusesWhatItCannotConvert(t *testing.T) {
 		"no JSON":                      {openai.ChatCompletions, `{`},
 		"choices that are no list":     {openai.ChatCompletions, `{"choices":1}`},
 		"a message that is no message": {openai.ChatCompletions, `{"choices":[{"message":1}]}`},
+		"a text in place of a message": {openai.ChatCompletions, `{"choices":[{"text":"x"}]}`},
+		"a message in place of a text": {openai.Completions, completion},
 		"tool calls that are no list":  {openai.ChatCompletions, `{"choices":[{"message":{"tool_calls":1}}]}`},
 	} {
 		if got, err := openai.AppendStream([]byte("x"), tc.ep, []byte(tc.body), false); err == nil || string(got) != "x" {
