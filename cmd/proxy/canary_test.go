@@ -95,6 +95,11 @@ metadata: {name: nowhere, namespace: ns}
 spec:
   chain:
     - {name: lost, url: "http://canary-host.invalid/v1", model: m, auth: {secretRef: {name: key, key: token}}}
+---
+apiVersion: spillway.dev/v1alpha1
+kind: BackendPin
+metadata: {name: game-night, namespace: ns}
+spec: {routes: {selector: {}}, backend: tower, mode: Prefer, expiresAt: "%s", reason: canary-pin-reason}
 `
 
 // badManifests are files that cannot be used, each with something that must not be repeated.
@@ -105,6 +110,7 @@ var badManifests = map[string]string{
 	"kind.yaml":    "apiVersion: v1\nkind: Secret\nmetadata: {name: {canary-backend-key: x}, namespace: ns}\n",
 	"login.yaml":   "apiVersion: spillway.dev/v1alpha1\nkind: LLMRoute\nmetadata: {name: login, namespace: ns}\nspec: {chain: [{name: b, url: \"https://user:canary-backend-key@canary-host.invalid/v1\", model: m}]}\n",
 	"header.yaml":  "apiVersion: spillway.dev/v1alpha1\nkind: LLMRoute\nmetadata: {name: header, namespace: ns}\nspec: {chain: [{name: b, url: \"https://canary-host.invalid/v1\", model: m, headers: [{name: X-Key, value: \"canary-backend-key\\n\"}]}]}\n",
+	"pin.yaml":     "apiVersion: spillway.dev/v1alpha1\nkind: BackendPin\nmetadata: {name: long, namespace: ns}\nspec: {routes: {names: [good]}, backend: tower, mode: Prefer, duration: 1h, reason: \"" + strings.Repeat("canary-pin-reason ", 20) + "\"}\n",
 	"unknown.yaml": "apiVersion: spillway.dev/v1alpha1\nkind: LLMRoute\nmetadata: {name: unknown, namespace: ns}\nspec: {chain: [{name: b, url: \"https://canary-host.invalid/v1\", model: m, secret: canary-backend-key}]}\n",
 }
 
@@ -129,7 +135,8 @@ func TestNothingSecretLeavesTheProgram(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("routes.yaml", fmt.Sprintf(canaryRoutes, base64.StdEncoding.EncodeToString([]byte("canary-backend-key")), backend.URL))
+	write("routes.yaml", fmt.Sprintf(canaryRoutes, base64.StdEncoding.EncodeToString([]byte("canary-backend-key")), backend.URL,
+		time.Now().Add(time.Hour).UTC().Format(time.RFC3339)))
 
 	ctx, terminate := context.WithCancel(context.Background())
 	defer terminate()

@@ -38,12 +38,13 @@ const (
 	canaryModel      = "canary-model"         // a model that the caller invents
 	canaryTLS        = "canary-tls-material"  // a CA bundle or client key
 	canaryFault      = "canary-panic"         // a panic's value
+	canaryReason     = "canary-pin-reason"    // why somebody pinned the route
 	loopback         = "127.0.0.1"            // the scripted backends' host, and the caller's
 )
 
 // forCaller are the canaries that no caller may see in an error; what its own request says is no secret from it, and what
 // a backend says about a rejected request is for it.
-var forCaller = []string{canaryCredential, canaryDeclared, canaryHost, canaryLinkLocal, canaryTLS, canaryFault, canaryCaller, canaryHeader, loopback}
+var forCaller = []string{canaryCredential, canaryDeclared, canaryHost, canaryLinkLocal, canaryTLS, canaryFault, canaryReason, canaryCaller, canaryHeader, loopback}
 
 // forAll are those that nothing else may show: logs, metrics, spans, reports.
 var forAll = append([]string{canaryPrompt, canaryAnswer, canaryQuery, canaryPath, canaryModel}, forCaller...)
@@ -181,7 +182,7 @@ func canaryBody(stream bool) string {
 	return fmt.Sprintf(`{"model":"ns/m","stream":%t,"user":"%s","messages":[{"role":"user","content":"%s"}]}`, stream, canaryPrompt, canaryPrompt)
 }
 
-// canaryRoute gives each backend secrets of its own.
+// canaryRoute gives each backend secrets of its own, and the route pins that change nothing about the order.
 func canaryRoute(backends ...*upstream) *table.Route {
 	r := newRoute(backends...)
 	for i := range r.Chain {
@@ -190,6 +191,13 @@ func canaryRoute(backends ...*upstream) *table.Route {
 		b.Headers = []table.Header{{Name: "X-Declared", Value: canaryDeclared}}
 		b.Query = "version=" + canaryDeclared
 		b.Failure.Threshold, b.Saturation.SlowAfter, b.Saturation.NonStreamingSlowAfter = 1, 200*time.Millisecond, 200*time.Millisecond
+	}
+	for _, mode := range []table.PinMode{table.PinPrefer, table.PinAvoid} {
+		target := r.Chain[0].Name
+		if mode == table.PinAvoid {
+			target = r.Chain[len(r.Chain)-1].Name
+		}
+		r.Pins = append(r.Pins, table.Pin{Name: "game-night", Backend: target, Mode: mode, ExpiresAt: time.Now().Add(time.Hour), Reason: canaryReason})
 	}
 	r.Timeouts.Idle = 100 * time.Millisecond
 	r.Heartbeat.CommitAfter, r.Heartbeat.Interval = 5*time.Millisecond, 5*time.Millisecond
