@@ -45,7 +45,7 @@ type Config struct {
 	Ready func() error
 
 	// MaxBody bounds one request body after decoding, in bytes. BodyBudget bounds all that are held at the same
-	// time, and the answers that are read whole.
+	// time, the answers that are read whole, and what is held of streams.
 	MaxBody, BodyBudget int64
 	// MaxAnswer bounds an answer that is read whole (not a stream), in bytes.
 	MaxAnswer int64

@@ -2,7 +2,7 @@ package proxy
 
 import "sync/atomic"
 
-// memory is the process-wide budget of bytes for bodies that are held whole.
+// memory is the process-wide budget of bytes for what is held: bodies, and of a stream what is more than a little.
 type memory struct {
 	limit int64
 	used  atomic.Int64
@@ -42,7 +42,7 @@ func (l *lease) grow(n int64) bool {
 
 // release gives everything back. Further calls do nothing.
 func (l *lease) release() {
-	if l == nil {
+	if l == nil || l.held == 0 {
 		return
 	}
 	l.memory.used.Add(-l.held)

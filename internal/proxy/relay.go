@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -17,6 +16,10 @@ import (
 
 // maxHeld bounds the events before the first token, in bytes; they are copied, so one event may be as large as the cap.
 const maxHeld = sse.MaxEvent
+
+// uncounted is what a stream may keep without a part in the budget for bodies, in bytes: most never keep more, and counting
+// would cost each chunk a write to memory that all requests share.
+const uncounted = 64 << 10
 
 // takeError judges an answer that is no success, and whose header arrived at a time.
 func (a *attempt) takeError(arrived time.Time) Outcome {
@@ -79,7 +82,7 @@ func (a *attempt) deliver(body []byte, model openai.Span) Outcome {
 	if !x.endpoint.Converts() {
 		return Outcome{Class: Invalid, Cause: "a JSON body in answer to a request for a stream"}
 	}
-	events, err := openai.AppendStream(nil, x.endpoint, slices.Concat(before, name, behind), includeUsage(x.body))
+	events, err := openai.AppendStream(nil, x.endpoint, slices.Concat(before, name, behind), x.envelope.IncludeUsage)
 	if err != nil {
 		return Outcome{Class: Invalid, Cause: "a JSON body that makes no stream"}
 	}
@@ -87,16 +90,6 @@ func (a *attempt) deliver(body []byte, model openai.Span) Outcome {
 	x.caller.out = append(x.caller.out, events...)
 	x.caller.flush()
 	return Outcome{Class: Success}
-}
-
-// includeUsage says whether the caller asked for usage in a stream. It is looked for only where one is made of a body.
-func includeUsage(body []byte) bool {
-	var request struct {
-		Options struct {
-			IncludeUsage bool `json:"include_usage"`
-		} `json:"stream_options"`
-	}
-	return json.Unmarshal(body, &request) == nil && request.Options.IncludeUsage
 }
 
 // relay passes a stream on until it ends, one way or another. err is that of the last read.
@@ -123,11 +116,25 @@ func (a *attempt) takeEvents(err error) (o Outcome, ended bool) {
 	switch {
 	case a.events.Err() != nil:
 		return a.broken(openai.CodeStreamFailed, "an event larger than the cap"), true
+	case !a.hold():
+		return noRoom(), true
 	case err != nil:
 		return a.ended(err), true
 	}
 	a.flush()
+	a.hold() // less: what is written is not kept
 	return stuck(), a.x.caller.err != nil
+}
+
+// hold counts what the stream makes this proxy keep: events before the first token, a half one, what is not written yet, and
+// the body that is assembled. False says that there is no room for it beside all the others' bodies.
+func (a *attempt) hold() bool {
+	kept := int64(a.events.Size()+cap(a.held)+cap(a.x.caller.out)) + a.collected
+	if kept > uncounted {
+		return a.up.lease.grow(kept)
+	}
+	a.up.lease.release()
+	return true
 }
 
 func (a *attempt) flush() {
@@ -222,9 +229,6 @@ func (a *attempt) collect(ev sse.Event) (o Outcome, ended bool) {
 	}
 	if a.collected += int64(len(ev.Data)); a.collected > a.x.p.cfg.MaxAnswer {
 		return Outcome{Class: Invalid, Cause: describe(errAnswerTooLarge)}, true
-	}
-	if !a.up.lease.grow(a.collected) {
-		return noRoom(), true
 	}
 	if err := a.collector.Add(ev.Data); err != nil {
 		return Outcome{Class: Invalid, Cause: "a stream that makes no body"}, true

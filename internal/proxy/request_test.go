@@ -269,6 +269,69 @@ func TestBodyBudgetBoundsAnswers(t *testing.T) {
 	}
 }
 
+// What is held of a stream has a part in the budget too, where it is more than a little: before the first token and behind it.
+func TestBodyBudgetBoundsWhatIsHeldOfStreams(t *testing.T) {
+	large := strings.Repeat("x", 200<<10)
+	overloaded := told{503, "overloaded", "1", ""}
+	cases := map[string]struct {
+		sent []string
+		want told
+	}{
+		"a long prelude":               {[]string{sseHead, strings.Repeat(role, 2000)}, overloaded},
+		"half an event":                {[]string{sseHead, "data: " + large}, overloaded},
+		"half an event of many lines":  {[]string{sseHead, strings.Repeat("data: "+large[:1000]+"\n", 200)}, overloaded},
+		"half an event behind a token": {[]string{sseHead, c("a"), "data: " + large}, told{200, "overloaded", "", ""}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			a := newUpstream(t, func(n int, w *wire) {
+				if n == 0 {
+					w.send(tc.sent...)
+					w.silence()
+					return
+				}
+				w.send(status(200, "", whole))
+			})
+			r := newRig(t, newRoute(a), func(c *proxy.Config) { c.BodyBudget = 100_000 })
+			got := r.post(streamed)
+			got.body = got.body[strings.LastIndex(got.body, `{"error"`):]
+			if diff := cmp.Diff(tc.want, toldBy(t, got)); diff != "" || !strings.Contains(got.body, `"class":"no_room"`) {
+				t.Errorf("error (-want +got):\n%s%s", diff, got.body)
+			}
+			if learnedBy(r.breakers, "a") != clean {
+				t.Errorf("breaker %+v", learnedBy(r.breakers, "a"))
+			}
+			if got := r.post(`{"model":"ns/m","x":"` + strings.Repeat("x", 80_000) + `"}`); got.status != 200 {
+				t.Errorf("what it took was not given back: %d %s", got.status, got.body)
+			}
+		})
+	}
+	t.Run("what has passed is given back while the stream goes on", func(t *testing.T) {
+		more := make(chan struct{})
+		a := newUpstream(t, func(n int, w *wire) {
+			if n > 0 {
+				w.send(status(200, "", whole))
+				return
+			}
+			w.send(sseHead, c(large), c("next"))
+			<-more
+			w.send(fin, done)
+		})
+		r := newRig(t, newRoute(a), func(c *proxy.Config) { c.BodyBudget = 2 << 20 })
+		resp := r.start(streamed)
+		if _, err := io.CopyN(io.Discard, resp.Body, int64(len(c(large)+c("next")))); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, func() bool {
+			return r.post(`{"model":"ns/m","x":"`+strings.Repeat("x", 1_800_000)+`"}`).status == 200
+		})
+		close(more)
+		if got := finish(resp); got.err != nil || !strings.HasSuffix(got.body, done) {
+			t.Errorf("%v, ends with %q", got.err, got.body[max(0, len(got.body)-100):])
+		}
+	})
+}
+
 func TestHeadersThatCross(t *testing.T) {
 	sent := []string{"Authorization", "Bearer CALLER", "X-Api-Key", "CALLER", "Api-Key", "CALLER", "Cookie", "CALLER", "Openai-Organization", "CALLER",
 		"X-Goog-Api-Key", "CALLER", "X-Own-Key", "CALLER", "Connection", "X-Hop", "X-Hop", "CALLER", "Te", "trailers", "Idempotency-Key", "idem",

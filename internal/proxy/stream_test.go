@@ -420,6 +420,9 @@ func TestAnswersInTheOtherFormAreConverted(t *testing.T) {
 		if strings.Contains(got, `"usage"`) {
 			t.Errorf("usage that nobody asked for: %q", got)
 		}
+		if got := r.post(`{"model":"ns/m","stream":true,"Stream_Options":{"include_usage":true}}`).body; strings.Contains(got, `"usage"`) {
+			t.Errorf("usage because of a field in another case: %q", got)
+		}
 		got = events(r.post(`{"model":"ns/m","stream":true,"stream_options":{"include_usage":true}}`).body)
 		if !strings.Contains(got, `"usage"`) {
 			t.Errorf("no usage: %q", got)

@@ -34,7 +34,7 @@ var (
 )
 
 // Event is one event with a payload. Its slices point into the Scanner's buffers and are valid until the next call of
-// Fill, Feed, Next or Flush.
+// Fill, Feed, Next, Size or Flush.
 type Event struct {
 	// Raw is what goes on to the caller: the event's lines as they came, each ended by LF, without comments, id and
 	// retry lines, ended by exactly one empty line.
@@ -157,6 +157,12 @@ func (s *Scanner) Flush() (Event, bool, error) {
 
 // Pending returns the number of bytes held of an event that is not whole yet; 0 at an event boundary.
 func (s *Scanner) Pending() int { return s.kept - s.start + len(s.buf) - s.read }
+
+// Size returns the bytes of memory that the Scanner keeps until the next Fill. Like that it makes all events invalid.
+func (s *Scanner) Size() int {
+	s.compact()
+	return cap(s.buf) + cap(s.multi)
+}
 
 // compact moves what is still needed to the front of the buffer. All events handed out become invalid.
 func (s *Scanner) compact() {
