@@ -13,7 +13,7 @@ type BodyFacts struct {
 // JudgeBody judges the whole body of a 2xx to a request that did not stream, by its content, whatever its type says.
 func JudgeBody(ep Endpoint, body []byte) BodyFacts {
 	var w bodyWalk
-	c := cursor{b: body}
+	c := cursor{b: body, loose: true}
 	if c.peek() == '{' {
 		w.walk(&c)
 	}
@@ -74,7 +74,7 @@ func saysSomething(choices []byte) bool {
 	if !startsWith(choices, '[', '{') {
 		return false
 	}
-	c := cursor{b: choices}
+	c := cursor{b: choices, loose: true}
 	c.enter('[')
 	for c.enter('{'); c.more('}'); {
 		switch string(c.name()) {

@@ -10,7 +10,7 @@ import (
 // maxDepth bounds nesting, as encoding/json does.
 const maxDepth = 10_000
 
-// cursor walks over strict JSON (RFC 8259, valid UTF-8) without decoding or copying it. Request bodies of many
+// cursor walks over strict JSON (RFC 8259, valid UTF-8) without decoding or copying it; a loose one takes more. Request bodies of many
 // megabytes pass through it, and every chunk of every stream; a general tokenizer would cost more than the rest of the
 // work on either. The first violation makes it bad, and a bad cursor yields nothing more, so that only the end of a
 // walk needs a check.
@@ -28,6 +28,7 @@ type cursor struct {
 	b     []byte
 	i     int
 	bad   bool
+	loose bool // takes what backends are known to write: invalid UTF-8, NaN and Infinity
 	comma bool // a value came before: the next member needs a comma
 	depth int
 }
@@ -122,9 +123,10 @@ func (c *cursor) value() Span {
 func (c *cursor) end() bool { return !c.bad && c.peek() == 0 && c.i == len(c.b) }
 
 func (c *cursor) word() {
-	for _, w := range [...]string{"null", "true", "false"} {
+	for _, w := range [...]string{"null", "true", "false", "NaN", "Infinity"} {
 		if end := c.i + len(w); end <= len(c.b) && string(c.b[c.i:end]) == w {
 			c.i = end
+			c.bad = c.bad || w[0] < 'a' && !c.loose
 			return
 		}
 	}
@@ -134,6 +136,10 @@ func (c *cursor) word() {
 func (c *cursor) number() {
 	if c.b[c.i] == '-' {
 		c.i++
+	}
+	if c.at('I') {
+		c.word()
+		return
 	}
 	if c.at('0') {
 		c.i++
@@ -196,7 +202,7 @@ func (c *cursor) str() (raw Span, escaped bool) {
 func (c *cursor) runes() {
 	for c.i < len(c.b) && c.b[c.i] >= utf8.RuneSelf {
 		r, size := utf8.DecodeRune(c.b[c.i:])
-		if r == utf8.RuneError && size == 1 {
+		if r == utf8.RuneError && size == 1 && !c.loose {
 			c.bad = true
 			return
 		}
@@ -295,6 +301,18 @@ func filled(v []byte) bool {
 		return inside.peek() != v[len(v)-1]
 	}
 	return false
+}
+
+// isFault says whether the value of a member named error tells of one: some servers always write the member, and leave it
+// empty.
+func isFault(v []byte) bool {
+	switch {
+	case len(v) == 0:
+		return false
+	case v[0] == '"' || v[0] == '{' || v[0] == '[':
+		return filled(v)
+	}
+	return string(v) != "null" && string(v) != "false" && string(v) != "0"
 }
 
 // in returns the bytes at a span.

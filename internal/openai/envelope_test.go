@@ -58,6 +58,9 @@ func TestParseEnvelope(t *testing.T) {
 
 var badEnvelopes = map[string]struct{ body, wantParam string }{
 	"C4 model is a number":            {`{"model":123}`, "model"},
+	"a word in place of a member":     {`{"model":"m",null}`, "model"},
+	"NaN, which is no JSON":           {`{"model":"m","temperature":NaN}`, "model"},
+	"-Infinity, which is no JSON":     {`{"model":"m","temperature":-Infinity}`, "model"},
 	"C4 model is true":                {`{"model":true}`, "model"},
 	"C4 model is a list":              {`{"model":[]}`, "model"},
 	"C4 model is an object":           {`{"model":{}}`, "model"},

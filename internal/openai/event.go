@@ -51,7 +51,7 @@ func JudgeEvent(ep Endpoint, name, data []byte) EventFacts {
 	if bytes.Equal(bytes.TrimSpace(data), doneWord) {
 		return EventFacts{Kind: DoneEvent}
 	}
-	c := cursor{b: data}
+	c := cursor{b: data, loose: true}
 	var w eventWalk
 	w.failed = string(name) == "error"
 	w.walk(&c, ep)
@@ -76,7 +76,7 @@ type answerWalk struct {
 func (w *answerWalk) member(c *cursor, name []byte) {
 	switch string(name) {
 	case "error":
-		w.failed = !isNull(c.value().in(c.b)) || w.failed
+		w.failed = isFault(c.value().in(c.b)) || w.failed
 	case "object":
 		w.failed = string(c.value().in(c.b)) == `"error"` || w.failed
 	case "usage":
@@ -198,7 +198,7 @@ func (w *eventWalk) delta(c *cursor) {
 	for c.enter('{'); c.more('}'); {
 		switch string(c.name()) {
 		case "content", "reasoning", "reasoning_content", "reasoning_details",
-			"refusal", "audio", "tool_calls", "function_call":
+			"refusal", "audio", "images", "tool_calls", "function_call":
 			w.token = filled(c.value().in(c.b)) || w.token
 		default:
 			c.value()
@@ -240,7 +240,7 @@ func (w *eventWalk) messagesDelta(delta []byte) {
 	if len(delta) == 0 || delta[0] != '{' {
 		return
 	}
-	c := cursor{b: delta}
+	c := cursor{b: delta, loose: true}
 	for c.enter('{'); c.more('}'); {
 		switch string(c.name()) {
 		case "text", "thinking", "partial_json", "signature", "citation", "citations":
@@ -274,7 +274,7 @@ func unwrapResponse(data []byte) []byte {
 	for c.enter('{'); c.more('}'); {
 		switch string(c.name()) {
 		case "error":
-			if !isNull(c.value().in(data)) {
+			if isFault(c.value().in(data)) {
 				return data
 			}
 		case "response":
