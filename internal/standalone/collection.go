@@ -1,7 +1,9 @@
 package standalone
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -66,7 +68,7 @@ func (c *Collection) Place(kind compiler.Kind, key types.NamespacedName, field s
 	return "", 0
 }
 
-// Mistakes are the messages, and what the compiler found, at its place.
+// Mistakes are the messages, and what the compiler found, at its place: sorted by file and line, as a person mends them.
 func (c *Collection) Mistakes(result *compiler.Result) []Message {
 	mistakes := append([]Message(nil), c.Messages...)
 	say := func(kind compiler.Kind, key types.NamespacedName, problems []compiler.Problem) {
@@ -82,5 +84,8 @@ func (c *Collection) Mistakes(result *compiler.Result) []Message {
 	for _, v := range result.SortedPins() {
 		say(compiler.KindPin, v.Key, v.Problems)
 	}
+	slices.SortStableFunc(mistakes, func(a, b Message) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	})
 	return mistakes
 }

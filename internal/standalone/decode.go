@@ -145,6 +145,9 @@ func (d *decoder) object(data []byte, root *yamlnode.Node, into metav1.Object) {
 			d.warn(lineOf(root, field.FieldPath()), fmt.Sprintf("The field %q is not known and is ignored.", field.FieldPath()))
 		}
 	}
+	if _, isRoute := into.(*v1alpha1.LLMRoute); isRoute {
+		d.warnOfZeros(root)
+	}
 	if into.GetNamespace() == "" {
 		into.SetNamespace(d.namespace)
 	}
@@ -158,6 +161,27 @@ func (d *decoder) object(data []byte, root *yamlnode.Node, into metav1.Object) {
 	d.objects = append(d.objects, Object{Kind: kindOf(into), File: d.file, Line: d.at(root.Line), Value: into, root: root, first: d.first})
 }
 
+// noZeros are numbers of a route that must be at least 1. In Go their zero means that they are not set, so that only the text
+// tells somebody who wants none from somebody who says nothing.
+var noZeros = []string{"spec.failure.threshold", "spec.saturation.threshold", "spec.rateLimit.burst"}
+
+func (d *decoder) warnOfZeros(root *yamlnode.Node) {
+	for _, path := range noZeros {
+		node := root
+		for step := range strings.SplitSeq(path, ".") {
+			if found := children(node, step, map[int]bool{}); len(found) == 1 {
+				node = found[0]
+				continue
+			}
+			node = root // not there
+			break
+		}
+		if node.Kind == yamlnode.ScalarNode && node.Value == "0" {
+			d.warn(node.Line, fmt.Sprintf("The field %q must be at least 1; its default is taken.", path))
+		}
+	}
+}
+
 // typeError says which field has the wrong type. Values are left out: they could be secret.
 func (d *decoder) typeError(err error, root *yamlnode.Node) {
 	var mismatch *stdjson.UnmarshalTypeError
@@ -167,7 +191,7 @@ func (d *decoder) typeError(err error, root *yamlnode.Node) {
 		kind, _, _ := strings.Cut(mismatch.Value, " ")
 		d.fail(lineOf(root, mismatch.Field), fmt.Sprintf("The field %q takes no %s; the document is ignored.", mismatch.Field, kind))
 	case errors.As(err, &badTime):
-		d.fail(root.Line, "A time is not written as 2026-08-13T23:00:00Z; the document is ignored.")
+		d.fail(root.Line, "A time is not written as 2026-12-31T23:00:00Z; the document is ignored.")
 	default:
 		d.fail(root.Line, "A value cannot be read; the document is ignored. The data of a Secret is base64; use stringData for plain text.")
 	}

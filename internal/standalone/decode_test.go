@@ -54,6 +54,14 @@ func TestDecode(t *testing.T) {
 				`f.yaml:12: The field "spec.saturation.slowafter" is not known and is ignored.`,
 			},
 		},
+		"a zero that the API server would refuse is told, at its line": {
+			text:        goodRoute[:len(goodRoute)-2] + ",\n  failure: {cooldown: 1s, threshold: 0},\n  saturation: {threshold: 1},\n  rateLimit: {burst: 0}}\n",
+			wantObjects: []string{"LLMRoute default/good"},
+			wantMessages: []string{
+				`f.yaml:5: The field "spec.failure.threshold" must be at least 1; its default is taken.`,
+				`f.yaml:7: The field "spec.rateLimit.burst" must be at least 1; its default is taken.`,
+			},
+		},
 		"a field of the wrong type costs its document": {
 			text:         goodSecret + "---\n" + strings.Replace(goodRoute, "'http://127.0.0.1:1'", "[x]", 1) + "---\n" + strings.Replace(goodRoute, "good", "next", 1),
 			wantObjects:  []string{"Secret default/key", "LLMRoute default/next"},
@@ -78,7 +86,7 @@ func TestDecode(t *testing.T) {
 		},
 		"a time that is none": {
 			text:         "apiVersion: spillway.dev/v1alpha1\nkind: BackendPin\nmetadata: {name: p}\nspec: {expiresAt: tonight}\n",
-			wantMessages: []string{"f.yaml:1: A time is not written as 2026-08-13T23:00:00Z; the document is ignored."},
+			wantMessages: []string{"f.yaml:1: A time is not written as 2026-12-31T23:00:00Z; the document is ignored."},
 			wantBroken:   true,
 		},
 		"other kinds are told": {
