@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// admin serves liveness, readiness, metrics and, where there is one, the page of status. Health says nothing of backends: their trouble never makes the process
-// unready. The pipeline serves the same health on the data port, from Ready.
+// admin serves liveness, readiness, metrics and, where there is one, the page of status; its root names them. Health says nothing
+// of backends: their trouble never makes the process unready. The pipeline serves the same health on the data port, from Ready.
 func (s *Server) admin() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
@@ -19,9 +19,12 @@ func (s *Server) admin() http.Handler {
 		say(w, http.StatusOK, "ok")
 	})
 	mux.Handle("GET /metrics", s.cfg.Metrics)
+	paths := "/healthz\n/readyz\n/metrics"
 	if s.cfg.Status != nil {
 		mux.Handle("GET /statusz", s.cfg.Status)
+		paths += "\n/statusz"
 	}
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, paths) })
 	return mux
 }
 

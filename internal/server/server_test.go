@@ -97,6 +97,7 @@ func TestHealthAndMetrics(t *testing.T) {
 		"the process lives":                 {admin + "/healthz", 200, "ok\n"},
 		"readiness says what is missing":    {admin + "/readyz", 503, "waiting for the routing table: 3 of 32 shards read\n"},
 		"metrics are on the admin port":     {admin + "/metrics", 200, "llm_requests_total 1\n"},
+		"the admin port says what it has":   {admin + "/", 200, "/healthz\n/readyz\n/metrics\n"},
 		"the admin port serves no requests": {admin + "/v1/models", 404, "404 page not found\n"},
 		"the data port is the pipeline's":   {data + "/metrics", 200, "pipeline"},
 		"its paths are not rewritten":       {data + "//v1//x", 200, "pipeline"},
