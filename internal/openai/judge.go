@@ -192,7 +192,7 @@ func Sniff(prefix []byte, final bool) Shape {
 
 // beginsField says whether text begins with a field of an event stream, or might do so with more bytes.
 func beginsField(text []byte) (yes, maybe bool) {
-	for _, field := range [...]string{"data", "event", "id", "retry"} {
+	for _, field := range [...]string{"data", "event", "id", "retry", "error"} {
 		n := min(len(text), len(field))
 		if string(text[:n]) != field[:n] {
 			continue

@@ -168,6 +168,7 @@ func TestSniff(t *testing.T) {
 		"an object behind a byte order mark":   {prefix: "\ufeff{", want: openai.ShapeJSON},
 		"a data field":                         {prefix: "data: 1", want: openai.ShapeSSE},
 		"an event field":                       {prefix: "event:x", want: openai.ShapeSSE},
+		"an error field":                       {prefix: "error: {", want: openai.ShapeSSE},
 		"a comment":                            {prefix: ":", want: openai.ShapeSSE},
 		"a field behind blank lines":           {prefix: "\n\nid: 1", want: openai.ShapeSSE},
 		"a field behind a byte order mark":     {prefix: "\ufeffdata:", want: openai.ShapeSSE},

@@ -153,7 +153,7 @@ func (a *attempt) run() Outcome {
 	}
 	defer closeBody()
 	room := buffers.Get().(*[readSize]byte)
-	prefix, shape, err := sniff(body, room[:])
+	prefix, shape, err := sniff(body, room[:], resp.Header)
 	if shape != openai.ShapeSSE {
 		defer buffers.Put(room)
 		return a.takeWhole(a.up.readWhole(prefix, err, body, a.x.p.cfg.MaxAnswer))

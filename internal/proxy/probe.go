@@ -126,7 +126,7 @@ func (p *Proxy) firstTokenOf(u *upstream, ep openai.Endpoint) (o Outcome) {
 		return unreadable(err)
 	}
 	defer closeBody()
-	prefix, shape, err := sniff(body, make([]byte, readSize))
+	prefix, shape, err := sniff(body, make([]byte, readSize), resp.Header)
 	if shape == openai.ShapeSSE {
 		return judgeEvents(body, prefix, err, ep)
 	}

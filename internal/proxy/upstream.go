@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -151,8 +152,9 @@ var byteOrderMark = []byte("\ufeff")
 // buffers of readSize bytes.
 var buffers = sync.Pool{New: func() any { return new([readSize]byte) }}
 
-// sniff reads as much of a body into buf as tells its shape, and returns it with the error of the last read.
-func sniff(body io.Reader, buf []byte) (prefix []byte, shape openai.Shape, err error) {
+// sniff reads as much of a body into buf as tells its shape, and returns it with the error of the last read. The header has a
+// say only where the body has none.
+func sniff(body io.Reader, buf []byte, header http.Header) (prefix []byte, shape openai.Shape, err error) {
 	n := 0
 	for shape == openai.ShapeUnknown && err == nil {
 		if n == len(buf) {
@@ -163,10 +165,19 @@ func sniff(body io.Reader, buf []byte) (prefix []byte, shape openai.Shape, err e
 		n += m
 		shape = openai.Sniff(buf[:n], err != nil || n == len(buf) && buf[0] > ' ')
 	}
-	if shape == openai.ShapeJSON {
-		return bytes.TrimPrefix(buf[:n], byteOrderMark), shape, err
+	switch prefix = buf[:n]; {
+	case shape == openai.ShapeJSON:
+		prefix = bytes.TrimPrefix(prefix, byteOrderMark)
+	case shape == openai.ShapeOther && beginsOddly(prefix, header):
+		shape = openai.ShapeSSE
 	}
-	return buf[:n], shape, err
+	return prefix, shape, err
+}
+
+// beginsOddly says whether a body of no known shape may be the stream that its type says it is: one may begin with a field that
+// nobody knows, and such fields are to be passed over.
+func beginsOddly(prefix []byte, header http.Header) bool {
+	return len(prefix) > 0 && prefix[0] != '<' && strings.HasPrefix(strings.ToLower(header.Get("Content-Type")), "text/event-stream")
 }
 
 // readWhole reads the rest of a body that began with prefix and err. What fits stays in prefix's own array.

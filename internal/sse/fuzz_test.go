@@ -69,7 +69,7 @@ func reference(text string) (events []event, err error) {
 		}
 	}
 	cut := tail != "" && !goesNoFurther(tail)
-	if strings.HasPrefix(tail, "data:") {
+	if strings.HasPrefix(tail, "data:") || strings.HasPrefix(tail, "error:") {
 		block = append(block, tail)
 	}
 	ev, ok := referenceEvent(block)
@@ -104,6 +104,10 @@ func referenceEvent(lines []string) (event, bool) {
 			data = append(data, value)
 		case "event":
 			ev.Name = value
+		case "error": // of llama.cpp's
+			if strings.HasPrefix(value, "{") {
+				data, ev.Name = append(data, value), name
+			}
 		}
 	}
 	ev.Data = strings.Join(data, "\n")

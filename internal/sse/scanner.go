@@ -136,7 +136,7 @@ func (s *Scanner) Flush() (Event, bool, error) {
 	}
 	tail := s.buf[s.read:]
 	cut := len(tail) > 0 && !droppedLine(tail)
-	if cut && !bytes.HasPrefix(tail, []byte("data:")) {
+	if cut && !bytes.HasPrefix(tail, []byte("data:")) && !bytes.HasPrefix(tail, []byte(errorField+":")) {
 		s.buf = s.buf[:s.read] // half a field: its name or value would be wrong
 		s.seek = s.read
 	}
@@ -274,6 +274,9 @@ func (s *Scanner) keep(from, to int) {
 		s.addData(span{at + len(line) - len(v), at + len(line)})
 	} else if v, ok := fieldValue(line, "event"); ok {
 		s.name = span{at + len(line) - len(v), at + len(line)}
+	} else if v, ok := fieldValue(line, errorField); ok && len(v) > 0 && v[0] == '{' {
+		s.name = span{at, at + len(errorField)}
+		s.addData(span{at + len(line) - len(v), at + len(line)})
 	}
 }
 
@@ -311,6 +314,10 @@ func hasPayload(data []byte) bool {
 	data = bytes.TrimSpace(data)
 	return len(data) > 0 && !bytes.Equal(data, null)
 }
+
+// errorField is no field of the standard, which ignores it. Servers of llama.cpp put the error in it that ends their stream; it
+// is taken for an event of that name.
+const errorField = "error"
 
 // droppedLine says whether a line never goes on: comments, and the fields that would make the caller's client
 // reconnect to the proxy on the backend's terms.

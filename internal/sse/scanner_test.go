@@ -116,7 +116,16 @@ var scanCases = map[string]scanCase{
 	"a lone CR ends a line":                                {parts: []string{"data: 1\r\rdata: 2\r\r"}, want: []event{plain("data: 1\n\n"), plain("data: 2\n\n")}},
 	"all three line ends mixed":                            {parts: []string{"data: 1\ndata: 2\r\ndata: 3\r\ndata: 4\r\n\n"}, want: []event{{Raw: "data: 1\ndata: 2\ndata: 3\ndata: 4\n\n", Data: "1\n2\n3\n4"}}},
 	"extra blank lines are no events":                      {parts: []string{"\n\n\r\n\rdata: 1\n\n\n\n\n"}, want: []event{plain("data: 1\n\n")}},
-	"unknown fields pass":                                  {parts: []string{"foo: bar\ndata: 1\n\n"}, want: []event{{Raw: "foo: bar\ndata: 1\n\n", Data: "1"}}},
+	"an error in a field of its own is an event of that name": {
+		parts: []string{"error: {\"code\":503}\n\n"},
+		want:  []event{{Raw: "error: {\"code\":503}\n\n", Data: `{"code":503}`, Name: "error"}},
+	},
+	"an error in a field of its own, at the end": {
+		parts: []string{chunk("a") + "error: {\"code\":503}"},
+		want:  []event{plain(chunk("a")), {Raw: "error: {\"code\":503}\n\n", Data: `{"code":503}`, Name: "error"}},
+	},
+	"an error field without an object is none": {parts: []string{"error: null\n\nerror: x\ndata: 1\n\nerror\n\n"}, want: []event{{Raw: "error: x\ndata: 1\n\n", Data: "1"}}},
+	"unknown fields pass":                      {parts: []string{"foo: bar\ndata: 1\n\n"}, want: []event{{Raw: "foo: bar\ndata: 1\n\n", Data: "1"}}},
 }
 
 func TestScanner(t *testing.T) {

@@ -18,6 +18,29 @@ func choice(index int, content, finish string) string {
 	return fmt.Sprintf(`{"index":%d,"delta":{"content":%q},"finish_reason":null}`, index, content)
 }
 
+// What a stream may begin with, apart from what the standard has.
+func TestStreamsBeginInManyWays(t *testing.T) {
+	second := role + c("second") + fin + done
+	cases := map[string]struct{ sent, want string }{
+		"with a field that nobody knows":           {sseHead + "x-meta: 1\n\n" + c("a") + fin + done, c("a") + fin + done},
+		"with such a field in its first event":     {sseHead + "x-meta: 1\n" + c("a") + fin + done, "x-meta: 1\n" + c("a") + fin + done},
+		"with a page that calls itself a stream":   {sseHead + "<html>data: no</html>\n\n", second},
+		"with a text that calls itself a stream":   {sseHead + "upstream: not there", second},
+		"with an error in a field of its own":      {sseHead + `error: {"code":503,"message":"Loading model"}` + "\n\n", second},
+		"with an error that is the caller's":       {sseHead + role + `error: {"code":400,"message":"no such tool"}` + "\n\n", `"upstream_status":400`},
+		"with a token, and end with such an error": {sseHead + c("a") + `error: {"code":500,"message":"out of memory"}` + "\n\n", "stream_failed"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := routed(t, nil, says(t, tc.sent), well(t, "second"))
+			if got := events(r.stream().body); got != tc.want && (strings.HasPrefix(tc.want, "data:") || !strings.Contains(got, tc.want)) || strings.Contains(got, "memory") {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
 // A byte order mark is no part of an answer, in whatever form it comes.
 func TestByteOrderMarks(t *testing.T) {
 	const mark = "\ufeff"
