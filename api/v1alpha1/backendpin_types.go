@@ -71,7 +71,7 @@ type BackendPinSpec struct {
 	StartsAt *metav1.Time `json:"startsAt,omitempty"`
 
 	// duration counts from startsAt. Exactly one of duration and expiresAt is set.
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="duration must be longer than 0s."
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') || duration(self) > duration('0s')",message="duration must be longer than 0s."
 	// +optional
 	Duration Duration `json:"duration,omitempty"`
 

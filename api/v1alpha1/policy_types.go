@@ -11,7 +11,7 @@ type FailurePolicy struct {
 
 	// cooldown is how long the breaker stays open before the backend is tried again.
 	// +kubebuilder:default="30s"
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="cooldown must be longer than 0s."
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') || duration(self) > duration('0s')",message="cooldown must be longer than 0s."
 	// +optional
 	Cooldown Duration `json:"cooldown,omitempty"`
 }
@@ -25,7 +25,7 @@ type FailureOverride struct {
 	Threshold *int32 `json:"threshold,omitempty"`
 
 	// cooldown is how long the breaker stays open before the backend is tried again.
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="cooldown must be longer than 0s."
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') || duration(self) > duration('0s')",message="cooldown must be longer than 0s."
 	// +optional
 	Cooldown *Duration `json:"cooldown,omitempty"`
 }
@@ -41,7 +41,7 @@ type SaturationPolicy struct {
 
 	// cooldown is how long the breaker stays open before the backend is tried again.
 	// +kubebuilder:default="15m"
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="cooldown must be longer than 0s."
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') || duration(self) > duration('0s')",message="cooldown must be longer than 0s."
 	// +optional
 	Cooldown Duration `json:"cooldown,omitempty"`
 
@@ -75,7 +75,7 @@ type SaturationOverride struct {
 	Threshold *int32 `json:"threshold,omitempty"`
 
 	// cooldown is how long the breaker stays open before the backend is tried again.
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="cooldown must be longer than 0s."
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') || duration(self) > duration('0s')",message="cooldown must be longer than 0s."
 	// +optional
 	Cooldown *Duration `json:"cooldown,omitempty"`
 
@@ -141,7 +141,7 @@ type RetryPolicy struct {
 type Heartbeat struct {
 	// interval without output after which the current state is repeated. 0s: no keepalives; comments on a change of state stay.
 	// +kubebuilder:default="10s"
-	// +kubebuilder:validation:XValidation:rule="duration(self) == duration('0s') || duration(self) >= duration('1s')",message="interval must be 0s (no keepalives) or at least 1s."
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') || duration(self) == duration('0s') || duration(self) >= duration('1s')",message="interval must be 0s (no keepalives) or at least 1s."
 	// +optional
 	Interval Duration `json:"interval,omitempty"`
 
@@ -168,7 +168,7 @@ type RateLimit struct {
 
 	// per is the span, from 1s to 1h.
 	// +kubebuilder:default="1s"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="per must be between 1s and 1h."
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') || duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="per must be between 1s and 1h."
 	// +optional
 	Per Duration `json:"per,omitempty"`
 
