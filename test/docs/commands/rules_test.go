@@ -41,7 +41,7 @@ var rules = []rule{
 	on(`^(useradd|install) `, "changes the machine", nothing),
 	on(`^ln -s kubectl-spillway`, "changes a folder of the machine", nothing),
 	on(`^helm `, "would install a second Spillway; test/chart takes a release through its life", helpOnly),
-	on(`rollout status|port-forward| logs -l | run curl |wait --for=condition=Available`, "needs Pods, and none run here", helpOnly),
+	on(`rollout status|scale deployment|port-forward| logs -l | run curl |wait --for=condition=Available`, "needs Pods, and none run here", helpOnly),
 	on(`^kubectl apply --server-side -k config/install`, "would start a second manager and more proxies", func(c string) string { return c + " --dry-run=server --force-conflicts >/dev/null" }),
 	on(`^kubectl delete (namespace|crd) `, "ends the installation of this test", helpOnly),
 	on(`^kubectl label namespace spillway-system`, "sets what the namespace has already", func(c string) string { return c + " --overwrite" }),
