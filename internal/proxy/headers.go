@@ -23,6 +23,9 @@ var credentials = set("Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key",
 	"X-Access-Token", "X-Amz-Security-Token", "Cf-Access-Client-Id", "Cf-Access-Client-Secret", "Cf-Access-Jwt-Assertion",
 	"Cookie", "Cookie2", "Set-Cookie", "Set-Cookie2")
 
+// credentialEnds are how the names of further ones end, each of some vendor or gateway.
+var credentialEnds = [...]string{"-Api-Key", "apikey", "-Access-Key", "-Secret-Key", "-Auth-Key", "-Auth", "authorization", "-Token", "-Secret", "-Password"}
+
 // notToBackends stay here: what the framing of the new request settles, what tells about the caller's network or browser,
 // and what is addressed to this proxy.
 var notToBackends = set("Openai-Organization", "Openai-Project", "Accept-Encoding", "Host", "User-Agent", "Via", "Forwarded",
@@ -32,7 +35,8 @@ var notToBackends = set("Openai-Organization", "Openai-Project", "Accept-Encodin
 // alone, and what this proxy says itself.
 var notToCallers = set("Location", "Content-Location", "Refresh", "Etag", "Digest", "Content-Digest", "Repr-Digest", "Content-Md5",
 	"Content-Range", "Accept-Ranges", "Www-Authenticate", "Server", "Via", "Alt-Svc", "Strict-Transport-Security", "Date",
-	"Retry-After", "Retry-After-Ms", "X-Should-Retry", "Openai-Organization", "Openai-Project", "X-Accel-Buffering", "Cache-Control", "Content-Type", headerRequestID)
+	"Retry-After", "Retry-After-Ms", "X-Should-Retry", "Openai-Organization", "Openai-Project", "Anthropic-Organization-Id", "X-Sendfile",
+	"Ratelimit", "Cache-Control", "Content-Type", headerRequestID)
 
 func set(names ...string) map[string]bool {
 	m := make(map[string]bool, len(names))
@@ -49,7 +53,7 @@ func (x *exchange) toBackend(b *table.Backend) http.Header {
 	to := make(http.Header, len(from)+len(b.Headers)+4)
 	nominated := from["Connection"]
 	for name, values := range from {
-		if hopByHop[name] || credentials[name] || notToBackends[name] || addressedToProxies(name) || nominates(nominated, name) || x.isCredential(name) {
+		if hopByHop[name] || isSecretName(name) || notToBackends[name] || addressedToProxies(name) || nominates(nominated, name) || x.isCredential(name) {
 			continue
 		}
 		to[name] = values
@@ -105,7 +109,7 @@ func nominates(connection []string, name string) bool {
 func toCaller(to, from http.Header, b *table.Backend) {
 	nominated := from["Connection"]
 	for name, values := range from {
-		if hopByHop[name] || credentials[name] || notToCallers[name] || nominates(nominated, name) || ownWord(name) ||
+		if hopByHop[name] || isSecretName(name) || notToCallers[name] || nominates(nominated, name) || ownWord(name) ||
 			b.Credential != nil && strings.EqualFold(b.Credential.Header, name) {
 			continue
 		}
@@ -113,9 +117,30 @@ func toCaller(to, from http.Header, b *table.Backend) {
 	}
 }
 
-// ownWord says whether only this proxy may say the header: its decisions and its rate limit, not the backend's.
+// isSecretName says whether a header carries a credential, by its name.
+func isSecretName(name string) bool {
+	if credentials[name] {
+		return true
+	}
+	for _, end := range credentialEnds {
+		if at := len(name) - len(end); at >= 0 && strings.EqualFold(name[at:], end) || strings.EqualFold(name, strings.TrimPrefix(end, "-")) {
+			return true
+		}
+	}
+	return false
+}
+
+// ownWords begin what only this proxy may say: its decisions, its rate limit (a backend's is that of our account there),
+// which pages may read its answers, and what a web server in front of it is to do.
+var ownWords = [...]string{"X-Spillway-", "X-Ratelimit-", "Ratelimit-", "Anthropic-Ratelimit-", "Access-Control-", "X-Accel-", "Proxy-"}
+
 func ownWord(name string) bool {
-	return strings.HasPrefix(name, "X-Spillway-") || strings.HasPrefix(name, "X-Ratelimit-") || strings.HasPrefix(name, "Proxy-")
+	for _, prefix := range ownWords {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // saneID says whether a caller's request id can be passed on and logged as it is.

@@ -22,11 +22,13 @@ const (
 	ofTheConnection = "connection keep-alive proxy-* te trailer transfer-encoding upgrade expect content-length content-encoding http2-settings"
 	secrets         = "authorization x-api-key api-key x-goog-api-key ocp-apim-subscription-key x-auth-token x-access-token " +
 		"x-amz-security-token cf-access-client-id cf-access-client-secret cf-access-jwt-assertion cookie cookie2 set-cookie set-cookie2"
+	secretEnds  = "-api-key apikey -access-key -secret-key -auth-key -auth authorization -token -secret -password"
 	ofTheCaller = "openai-organization openai-project accept-encoding host user-agent via forwarded x-forwarded-* x-real-ip origin referer " +
 		"sec-* access-control-* x-spillway-* x-prefer-backend x-request-deadline-ms x-request-timeout-ms x-request-id"
 	ofTheBackend = "location content-location refresh etag digest content-digest repr-digest content-md5 content-range accept-ranges " +
 		"www-authenticate server via alt-svc strict-transport-security date retry-after retry-after-ms x-should-retry " +
-		"openai-organization openai-project x-accel-buffering cache-control content-type x-request-id x-spillway-* x-ratelimit-*"
+		"openai-organization openai-project anthropic-organization-id x-accel-* x-sendfile cache-control content-type x-request-id " +
+		"x-spillway-* x-ratelimit-* ratelimit ratelimit-* anthropic-ratelimit-* access-control-*"
 )
 
 // listed says whether a name is in a list.
@@ -35,6 +37,17 @@ func listed(name, list string) bool {
 	for one := range strings.FieldsSeq(list) {
 		prefix, star := strings.CutSuffix(one, "*")
 		if one == name || star && strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// namesSecret says whether a name ends as those of credentials do.
+func namesSecret(name string) bool {
+	name = strings.ToLower(name)
+	for end := range strings.FieldsSeq(secretEnds) {
+		if strings.HasSuffix(name, end) || name == strings.TrimPrefix(end, "-") {
 			return true
 		}
 	}
@@ -80,6 +93,7 @@ func FuzzHeadersToBackend(f *testing.F) {
 		"Proxy-Authorization: Basic CALLER\r\nProxy-Connection: keep-alive\r\nX-Vendor-Key: CALLER\r\nx-tenant: red\r\n",
 		"anthropic-version: 2023-06-01\r\nanthropic-beta: a\r\nanthropic-beta: b\r\ntraceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n",
 		"X-Split: a\x00b\r\nX-Folded: a\r\n b\r\nX-Latin: \xe9\r\nX-Space : 1\r\n",
+		"X-Authorization: CALLER\r\nApikey: CALLER\r\nPrivate-Token: CALLER\r\nToken: CALLER\r\nHelicone-Auth: CALLER\r\nX-Client-Secret: CALLER\r\nX-Max-Tokens: 5\r\n",
 		"X-Forwarded-For: 10.0.0.1\r\nForwarded: for=10.0.0.1\r\nSec-Fetch-Mode: cors\r\nOrigin: null\r\nIdempotency-Key: k\r\nCookie2: CALLER\r\n",
 	} {
 		f.Add([]byte(seed))
@@ -149,7 +163,7 @@ func mustReachClean(t *testing.T, sent http.Header, b *table.Backend, got http.H
 	own := http.Header{"User-Agent": {"Spillway/test"}, headerRequestID: {"ours"}}
 	addOwn(own, b)
 	for name := range got {
-		stays := listed(name, staysFromBackends) || nominatedBy(sent, name)
+		stays := listed(name, staysFromBackends) || namesSecret(name) || nominatedBy(sent, name)
 		if stays && own[name] == nil && !listed(name, ours) {
 			t.Errorf("%s: %s crossed: %q", b.Name, name, got[name])
 		}
@@ -160,7 +174,7 @@ func mustReachClean(t *testing.T, sent http.Header, b *table.Backend, got http.H
 		}
 	}
 	for name, values := range sent {
-		stays := listed(name, staysFromBackends) || nominatedBy(sent, name)
+		stays := listed(name, staysFromBackends) || namesSecret(name) || nominatedBy(sent, name)
 		if !stays && own[name] == nil && !slices.Equal(got[name], trimmed(values)) {
 			t.Errorf("%s: %s arrived as %q, sent as %q", b.Name, name, got[name], values)
 		}
@@ -183,6 +197,7 @@ func FuzzHeadersToCaller(f *testing.F) {
 		"Authorization: Bearer SECRET-KA\r\nX-Vendor-Key: SECRET-KE\r\nx-api-key: SECRET-KD\r\nCookie: a\r\n",
 		"Location: http://other/\r\nWWW-Authenticate: Bearer\r\nServer: s\r\nDate: now\r\nRetry-After: 5\r\nx-ratelimit-limit-requests: 9\r\n",
 		"openai-processing-ms: 5\r\nanthropic-ratelimit-requests-limit: 5\r\nX-Spillway-Backend: liar\r\nX-Request-Id: theirs\r\n",
+		"Access-Control-Allow-Origin: *\r\nAnthropic-Organization-Id: o\r\nRateLimit: 5\r\nRateLimit-Policy: p\r\nX-Csrf-Token: t\r\nX-Accel-Redirect: /etc\r\n",
 		"X-Nul: a\x00b\r\nX-Space : 1\r\nX-Folded: a\r\n\tb\r\nX-Latin: \xe9\r\nSet-Cookie : a\r\n: none\r\n",
 	} {
 		f.Add([]byte(seed))
@@ -219,7 +234,9 @@ func asWritten(t *testing.T, h http.Header) http.Header {
 
 func mustComeBackClean(t *testing.T, sent, got http.Header) {
 	t.Helper()
-	stays := func(name string) bool { return listed(name, staysFromCallers) || nominatedBy(sent, name) }
+	stays := func(name string) bool {
+		return listed(name, staysFromCallers) || namesSecret(name) || nominatedBy(sent, name)
+	}
 	for _, name := range slices.Sorted(maps.Keys(got)) {
 		if stays(name) && name != headerRequestID {
 			t.Errorf("%s crossed: %q", name, got[name])
