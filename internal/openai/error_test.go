@@ -91,6 +91,21 @@ func TestWriteError(t *testing.T) {
 		t.Errorf("Content-Type %q", got)
 	}
 	mustBeEnvelope(t, w.Body.Bytes(), 0)
+	for code, scheme := range map[openai.Code]string{openai.CodeUnauthenticated: "Bearer", openai.CodeForbidden: ""} {
+		w := httptest.NewRecorder()
+		openai.WriteError(w, &openai.Error{Code: code, Message: "m"})
+		if got := w.Header(); got.Get("WWW-Authenticate") != scheme || got["Retry-After"] != nil {
+			t.Errorf("%s: %v", code, got)
+		}
+	}
+}
+
+// Whole milliseconds stay what they are.
+func TestRetryAfterInTheBodyIsExact(t *testing.T) {
+	e := openai.Error{Code: openai.CodeOverloaded, RetryAfter: 1500 * time.Millisecond}
+	if got := string(e.AppendJSON(nil)); !strings.Contains(got, `"retry_after_ms":1500}`) {
+		t.Error(got)
+	}
 }
 
 func TestRetryAfterSecondsIsAtLeastOne(t *testing.T) {

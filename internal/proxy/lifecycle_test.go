@@ -29,10 +29,13 @@ import (
 const chatPath = "/v1/chat/completions"
 
 // counted says whether a sample is exposed, given as it stands in the text format.
-func (r *rig) counted(sample string) bool {
+func (r *rig) counted(sample string) bool { return strings.Contains(r.exposed(), "\n"+sample+"\n") }
+
+// exposed is all that the metrics say.
+func (r *rig) exposed() string {
 	w := httptest.NewRecorder()
 	promhttp.HandlerFor(r.metrics, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	return strings.Contains(w.Body.String(), "\n"+sample+"\n")
+	return w.Body.String()
 }
 
 func TestBackendSeesItsCallerLeave(t *testing.T) {

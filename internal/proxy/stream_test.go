@@ -280,6 +280,57 @@ func TestCommentsAreCommittedLateAndRepeated(t *testing.T) {
 	}
 }
 
+// Once the status line is out a state is told when it comes, and not with the next output.
+func TestStatesAreToldAtOnce(t *testing.T) {
+	goOn := make(chan struct{})
+	a := newUpstream(t, func(_ int, w *wire) { w.silence() })
+	b := newUpstream(t, func(_ int, w *wire) {
+		<-goOn
+		w.send(sseHead, c("b"), fin, done)
+	})
+	route := newRoute(a, b)
+	route.Heartbeat.CommitAfter = time.Millisecond
+	route.Chain[0].Saturation.SlowAfter = 50 * time.Millisecond
+	r := newRig(t, route)
+	in := bufio.NewReader(r.start(streamed).Body)
+	for _, state := range []string{`: {"state":"attempt","n":1`, `: {"state":"backend_saturated"`, `: {"state":"attempt","n":2`} {
+		readUntil(t, in, state)
+	}
+	close(goOn)
+	readUntil(t, in, "data: [DONE]")
+}
+
+// What was written is counted, by state; what a caller never saw is not.
+func TestHeartbeatsAreCounted(t *testing.T) {
+	a := newUpstream(t, func(_ int, w *wire) { w.silence() })
+	b := newUpstream(t, func(n int, w *wire) {
+		if n > 0 {
+			w.send(status(500, "", `{}`))
+			return
+		}
+		w.pause(50 * time.Millisecond)
+		w.send(sseHead, c("b"), fin, done)
+	})
+	route := newRoute(a, b)
+	route.Heartbeat = table.Heartbeat{CommitAfter: time.Minute, Form: table.HeartbeatLine}
+	route.Chain[0].Saturation.SlowAfter = 20 * time.Millisecond
+	r := newRig(t, route)
+	sample := func(state, n string) string {
+		return `llm_stream_heartbeats_total{logical_model="ns/m",state="` + state + `"} ` + n
+	}
+	for range 2 { // the second one ends before the commit, with a status of its own
+		r.post(streamed)
+	}
+	for state, n := range map[string]string{"attempt": "2", "backend_saturated": "1", "upstream_started": "1"} {
+		if !r.counted(sample(state, n)) {
+			t.Errorf("%s was not written %s times", state, n)
+		}
+	}
+	if strings.Contains(r.exposed(), `state="backend_failed"`) {
+		t.Error("what nobody was told is counted")
+	}
+}
+
 // From the first token on keepalives stand between events, never within one, and none follows the last.
 func TestKeepalivesStandBetweenEvents(t *testing.T) {
 	a := newUpstream(t, func(_ int, w *wire) {

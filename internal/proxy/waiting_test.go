@@ -80,6 +80,23 @@ func TestWhatAWaitingCallerIsTold(t *testing.T) {
 	}
 }
 
+// Output of the backend is output: a keepalive comes an interval after the last of it.
+func TestKeepalivesWaitForAnIntervalWithoutOutput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const token, attempt = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n", `{"state":"attempt","n":1,"of":1,"backend":"a"}` + "\n"
+		wait := func(d string) string { return pauseMark + d + pauseMark + token }
+		b := newBubble(t, []string{oneToken + wait("6s") + wait("6s") + wait("11s") + "data: [DONE]\n\n"}, func(r *table.Route) {
+			r.Heartbeat = table.Heartbeat{Interval: 10 * time.Second, CommitAfter: time.Second, Form: table.HeartbeatLine}
+		})
+		w, _ := b.ask(t.Context(), true)
+		started := `{"state":"upstream_started","n":1,"backend":"a","reason":"first"`
+		want := attempt + started + "}\n" + started + `,"elapsed_ms":22000}`
+		if diff := cmp.Diff(want, comments(w.Body.String())); diff != "" {
+			t.Errorf("comments (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // G5: before the commit an error has its status; after it, it is an event, whichever backend it comes from.
 func TestErrorsKnowWhetherTheStatusLineIsOut(t *testing.T) {
 	later := func(d, answer string) string { return pauseMark + d + pauseMark + answer }
