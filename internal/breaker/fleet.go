@@ -190,7 +190,7 @@ func (r *Registry) take(b *backend, name string, rec Record, now time.Duration) 
 		b.listedUntil = now + b.cfg.cooldown[classOf(over.reason)]
 	} else {
 		b.merged = map[string]struct{}{name: {}}
-		b.open[classOf(rec.Reason)] = b.adoptable(rec, now)
+		b.open[classOf(rec.Reason)] = r.adoptable(b, rec, now)
 		b.lastEndpoint = cmp.Or(rec.Endpoint, b.lastEndpoint)
 	}
 	b.since = rec.Since
@@ -207,7 +207,7 @@ func (r *Registry) mergeTie(b *backend, name string, rec Record, now time.Durati
 		b.merged = map[string]struct{}{}
 	}
 	b.merged[name] = struct{}{}
-	theirs, own := b.adoptable(rec, now), b.open[b.leading()]
+	theirs, own := r.adoptable(b, rec, now), b.open[b.leading()]
 	beats := cmp.Or(
 		cmp.Compare(theirs.until.Round(time.Second), own.until.Round(time.Second)),
 		cmp.Compare(classOf(theirs.reason), classOf(own.reason)),
@@ -225,10 +225,10 @@ func (r *Registry) mergeTie(b *backend, name string, rec Record, now time.Durati
 
 // adoptable is a peer's opening on one's own clock. What remains of it is bounded by the cooldown: a report is not to
 // hold a breaker open for longer than its own evidence could.
-func (b *backend) adoptable(rec Record, now time.Duration) opening {
+func (r *Registry) adoptable(b *backend, rec Record, now time.Duration) opening {
 	bound := b.cfg.cooldown[classOf(rec.Reason)]
-	if rec.Reason == ReasonRefused || rec.Reason == ReasonGroupSaturated {
-		bound = MaxRetryAfter // its cooldown is what the backend asked for, or that of the backend that caused it
+	if rec.Reason == ReasonRefused || rec.Reason.Saturation() && len(r.members(b)) > 1 {
+		bound = MaxRetryAfter // the cooldown is what the backend asked for, or another one of its group, with a cooldown of its own
 	}
 	return opening{on: true, until: now + min(max(0, rec.Remaining), bound), reason: rec.Reason, message: rec.Message}
 }

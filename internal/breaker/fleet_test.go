@@ -517,7 +517,8 @@ func TestAdoptionConverges(t *testing.T) {
 	kinds := []Kind{Neutral, Success, Settled, Silent, Silent, Silent, Refused, Failed, Failed, Failed, Misconfigured}
 	for seed := range uint64(300) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
-		f := newFleet(t, 3, server("a", grouped), server("b", grouped), server("c", byRequest))
+		brief := func(b *table.Backend) { b.Saturation.Cooldown = time.Minute }
+		f := newFleet(t, 3, server("a", grouped, brief), server("b", grouped), server("c", byRequest))
 		for range 80 {
 			x, id := f.pods[rnd.IntN(3)], table.BackendID([]string{"a", "b", "c"}[rnd.IntN(3)])
 			switch rnd.IntN(8) {
@@ -527,7 +528,7 @@ func TestAdoptionConverges(t *testing.T) {
 				f.clock.pass(time.Duration(rnd.IntN(600)) * time.Second)
 			default:
 				if p, ok := x.r.Admit(id, chat, Mode(rnd.IntN(2))); ok {
-					p.Done(Result{Kind: kinds[rnd.IntN(len(kinds))]})
+					p.Done(Result{Kind: kinds[rnd.IntN(len(kinds))], RetryAfter: time.Duration(rnd.IntN(3)) * time.Hour})
 				}
 			}
 		}
