@@ -137,6 +137,9 @@ func (r *Registry) Apply(t *table.Table) {
 			b.calm.Store(true)
 			added = append(added, b)
 		}
+		if b.cfg != nil && b.isOpen() && b.probesByRequest() {
+			b.heldUntil = now
+		}
 		b.cfg = c
 		if g := c.backend.Group; g != "" {
 			groups[g] = append(groups[g], b)

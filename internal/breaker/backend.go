@@ -65,6 +65,10 @@ type backend struct {
 	lastEndpoint string
 	// yieldUntil: our guess at the dialect was wrong, so another proxy is to probe meanwhile.
 	yieldUntil time.Duration
+	// heldUntil: until then probes of ours were not to be sent, whatever the time: to a backend that a pin rested, that was its
+	// callers' to find out about, or at which a probe was out. Whose turn it is counts from then on, else it would be everybody's
+	// at once.
+	heldUntil time.Duration
 	// awaitsCaller: after a settled answer only a caller's request can tell, and retryAt does not hold it back.
 	awaitsCaller bool
 	wanted       map[Purpose]string // suspicion and cold start that Run is to begin, with the endpoint
@@ -200,5 +204,6 @@ func (rec *Record) count(c class) int {
 func (r *Registry) freeProbe(b *backend) {
 	from := b.state()
 	b.probe = nil
+	b.heldUntil = r.clock.Monotonic()
 	r.note(b, from)
 }

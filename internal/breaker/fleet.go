@@ -93,6 +93,9 @@ func (r *Registry) Adopt(name string, records []Record) {
 			continue // believed only for backends in the reader's own table; refreshed reports cost nothing
 		}
 		r.refresh(b, now)
+		if before.State == HalfOpen && rec.State != HalfOpen {
+			b.heldUntil = now
+		}
 		if named {
 			r.adopt(b, name, rec, now)
 			r.joinCounts(b, before, rec, now)
@@ -255,7 +258,7 @@ func (r *Registry) joinCounts(b *backend, previous, rec Record, now time.Duratio
 	}
 }
 
-// peerProbes says that a peer's report shows its probe at b out, which is not to be joined by a caller of ours.
+// peerProbes says that a peer's report shows its probe at b out, which is not to be joined.
 func (r *Registry) peerProbes(b *backend, now time.Duration) bool {
 	for _, p := range r.peers {
 		rec, named := p.records[b.id]

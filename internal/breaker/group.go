@@ -69,13 +69,18 @@ func (r *Registry) defers(b *backend, now time.Duration) bool {
 	if cause == nil {
 		return false
 	}
-	return !cause.takesCallers() || now < cause.retryAt()+b.cfg.cooldown[saturated]
+	return !cause.takesCallers() || now < r.deferral(b, cause)
 }
 
-// groupProbed says whether a probe is out in b's group: one of this proxy's, or a peer's at another member.
+// deferral is how long b waits for a cause that waits for callers.
+func (r *Registry) deferral(b, cause *backend) time.Duration {
+	return cause.retryAt() + b.cfg.cooldown[saturated]
+}
+
+// groupProbed says whether a probe is out in b's group, be it a peer's: as its report shows, which ends with the peer.
 func (r *Registry) groupProbed(b *backend, now time.Duration) bool {
 	for _, m := range r.members(b) {
-		if m.probe != nil && now < m.probe.expires || m != b && r.peerProbes(m, now) {
+		if m.probe != nil && now < m.probe.expires || r.peerProbes(m, now) {
 			return true
 		}
 	}

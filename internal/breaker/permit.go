@@ -59,7 +59,7 @@ func (r *Registry) Admit(id table.BackendID, endpoint string, how Mode) (p *Perm
 // admitProbe lets one request through to an open breaker.
 func (r *Registry) admitProbe(b *backend, p *Permit, how Mode, now time.Duration) bool {
 	if how == LastResort {
-		if r.groupProbed(b, now) || r.peerProbes(b, now) {
+		if r.groupProbed(b, now) {
 			return false
 		}
 	} else if b.marks[p.endpoint] != nil || !r.takesCaller(b, now) {
@@ -91,7 +91,7 @@ func (r *Registry) sendProbe(b *backend, p *Permit, now time.Duration) {
 // takesCaller says whether an open breaker waits for a caller's request to be its probe, now.
 func (r *Registry) takesCaller(b *backend, now time.Duration) bool {
 	due := b.awaitsCaller || now >= b.retryAt()
-	return b.takesCallers() && due && !r.groupProbed(b, now) && !r.defers(b, now) && !r.peerProbes(b, now)
+	return b.takesCallers() && due && !r.groupProbed(b, now) && !r.defers(b, now)
 }
 
 // takesCallers says whether a caller's turn is what may close the breaker: always by the route's choice, and after a

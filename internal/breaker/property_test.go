@@ -120,7 +120,7 @@ func (w *world) probe() {
 		return
 	}
 	w.r.mu.Lock()
-	due, ok := w.r.recoveryAt(b, now)
+	due, ok := w.r.recoveryAt(b)
 	ok = ok && due <= now && b.probe == nil && !w.r.groupProbed(b, now)
 	p := &Permit{registry: w.r, backend: b, endpoint: chat, generation: b.generation.Load(), synthetic: true}
 	if ok {

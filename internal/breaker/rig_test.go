@@ -113,7 +113,7 @@ func (x *rig) probe(id string, res Result) {
 	x.t.Helper()
 	b, now := x.backend(id), x.clock.Monotonic()
 	x.r.mu.Lock()
-	due, ok := x.r.recoveryAt(b, now)
+	due, ok := x.r.recoveryAt(b)
 	if !ok || due > now {
 		x.r.mu.Unlock()
 		x.t.Fatalf("no probe of %s is due: in %s, %v", id, due-now, ok)
@@ -128,7 +128,7 @@ func (x *rig) probe(id string, res Result) {
 func (x *rig) probeDue(id string) (in time.Duration, ok bool) {
 	x.r.mu.Lock()
 	defer x.r.unlock()
-	at, ok := x.r.recoveryAt(x.backend(id), x.clock.Monotonic())
+	at, ok := x.r.recoveryAt(x.backend(id))
 	return at - x.clock.Monotonic(), ok
 }
 

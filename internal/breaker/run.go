@@ -99,6 +99,7 @@ func (r *Registry) attend(run *runner, b *backend, now time.Duration, wall time.
 	wait := b.cfg.pinWait(wall)
 	if b.cfg.restedAt(wall) {
 		b.giveRest()
+		b.heldUntil = now
 		r.rest(b, now)
 		return wait
 	}
@@ -106,7 +107,7 @@ func (r *Registry) attend(run *runner, b *backend, now time.Duration, wall time.
 	if b.probe != nil {
 		return min(wait, b.probe.expires-now)
 	}
-	due, ok := r.recoveryAt(b, now)
+	due, ok := r.recoveryAt(b)
 	switch {
 	case !ok || b.jobs[Recovery] != nil:
 		return wait
@@ -140,12 +141,19 @@ func (b *backend) giveRest() {
 
 // recoveryAt says when this proxy is to probe b. In a fleet one proxy probes; each next one takes over when no news came
 // within the bound of the probe before it, and the time that news may need: a silent probe ends at its very bound.
-func (r *Registry) recoveryAt(b *backend, now time.Duration) (at time.Duration, ok bool) {
-	if !b.isOpen() || b.probesByRequest() || r.defers(b, now) {
+func (r *Registry) recoveryAt(b *backend) (at time.Duration, ok bool) {
+	if !b.isOpen() || b.probesByRequest() {
 		return 0, false
 	}
+	at = max(b.retryAt(), b.yieldUntil, b.heldUntil)
+	if cause := r.cause(b); cause != nil {
+		if !cause.takesCallers() {
+			return 0, false
+		}
+		at = max(at, r.deferral(b, cause))
+	}
 	rank, ok := r.rankOf(b)
-	return max(b.retryAt(), b.yieldUntil) + time.Duration(rank)*(b.cfg.probeBound()+newsTravels), ok
+	return at + time.Duration(rank)*(b.cfg.probeBound()+newsTravels), ok
 }
 
 // startWanted begins suspicion and cold start.

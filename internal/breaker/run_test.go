@@ -166,6 +166,8 @@ func TestRunProbes(t *testing.T) {
 				b.end("a", chat, 2, Result{Kind: Silent})
 				pass(satCooldown)
 				b.r.Adopt(pod2(t), []Record{{ID: "a", State: HalfOpen, Reason: ReasonSaturated, Epoch: 1}})
+				pass(45 * time.Second)
+				b.r.Forget(pod2(t))
 				pass(time.Hour)
 			}, []asked{recovery(satCooldown + minProbeBound + newsTravels)}},
 		"not beside a peer's at the same hardware, and soon after it": {

@@ -3,6 +3,7 @@ package breaker
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -173,4 +174,133 @@ func TestAGroupsOpeningTravelsWhole(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", x.r.self, got, want)
 		}
 	}
+}
+
+// When the pin ends that kept all proxies from probing, one of them does, and not all whose turn has come meanwhile. So it is when
+// callers are not to be the probe any more.
+func TestOneProxyProbesWhenAllMayAgain(t *testing.T) {
+	names := []string{"pod-0", "pod-1", "pod-2"}
+	cases := map[string]struct {
+		backend table.Backend
+		pinned  time.Duration
+		again   func() *table.Table // after an hour; nil: no new table
+	}{
+		"a pin that ends": {backend: server("a"), pinned: time.Hour},
+		"a pin that is deleted": {backend: server("a"), pinned: 9 * time.Hour,
+			again: func() *table.Table { return routeOf(nil, server("a"), server("b")) }},
+		"an edit of recovery.probe": {backend: server("a", byRequest),
+			again: func() *table.Table { return routeOf(nil, server("a"), server("b")) }},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := startFleet(t, func(string, string) time.Duration { return 20 * time.Millisecond }, names, tc.backend, server("b"))
+				pin := table.Pin{Name: "p", Backend: "b", Mode: table.PinPrefer, StartsAt: f.start, ExpiresAt: f.start.Add(tc.pinned)}
+				for _, r := range f.pods {
+					r.Apply(routeOf([]table.Pin{pin}, tc.backend, server("b")))
+				}
+				p, _ := f.pods["pod-1"].Admit("a", chat, Normal)
+				p.Done(Result{Kind: Refused})
+				pass(time.Hour - time.Millisecond)
+				for _, r := range f.pods {
+					if tc.again != nil {
+						r.Apply(tc.again())
+					}
+				}
+				pass(time.Minute)
+				f.stop()
+				if len(f.asked) != 1 || f.asked[0].At < time.Hour-time.Second {
+					t.Errorf("asked %+v, want one after an hour", f.asked)
+				}
+			})
+		})
+	}
+}
+
+// Where news travels at once, one probe at a time is the fleet's: whatever proxies meet, whoever lets a caller through or probes by
+// itself, and however long each takes.
+func TestOneProbeAtATimeInTheFleet(t *testing.T) {
+	for seed := range uint64(40) {
+		w := &fleetWorld{fleet: newFleet(t, 3, server("a", grouped), server("b", grouped, byRequest), server("c", byRequest), server("d")),
+			seed: seed, rnd: rand.New(rand.NewPCG(seed, 11)), synthetic: map[*Permit]time.Duration{}}
+		for range 60 {
+			switch i := w.rnd.IntN(6); {
+			case i == 0:
+				w.passes()
+			case i < 4:
+				id := table.BackendID([]string{"a", "b", "c", "d"}[w.rnd.IntN(4)])
+				if p, ok := w.pods[w.rnd.IntN(3)].r.Admit(id, chat, Mode(w.rnd.IntN(2))); ok {
+					w.out = append(w.out, p)
+				}
+				w.news()
+			case len(w.out) > 0:
+				w.end(w.out[w.rnd.IntN(len(w.out))], probeKinds[w.rnd.IntN(len(probeKinds))])
+			}
+		}
+	}
+}
+
+// fleetWorld is a fleet under random events.
+type fleetWorld struct {
+	*fleet
+	seed      uint64
+	rnd       *rand.Rand
+	out       []*Permit
+	synthetic map[*Permit]time.Duration // those of the proxies' own, since when
+}
+
+// passes lets time go by in small steps, in which the proxies probe when it is their turn, and end what nobody answers.
+func (w *fleetWorld) passes() {
+	for range w.rnd.IntN(120) {
+		w.clock.pass(5 * time.Second)
+		for p, since := range w.synthetic {
+			if w.clock.mono-since >= p.backend.cfg.probeBound() {
+				w.end(p, Silent)
+			}
+		}
+		for _, x := range w.pods {
+			for _, id := range []string{"a", "b", "c", "d"} {
+				if p := x.probeIfDue(id); p != nil {
+					w.out, w.synthetic[p] = append(w.out, p), w.clock.mono
+					w.news()
+				}
+			}
+		}
+	}
+}
+
+func (w *fleetWorld) end(p *Permit, kind Kind) {
+	p.Done(Result{Kind: kind, RetryAfter: time.Duration(w.rnd.IntN(90)) * time.Second})
+	w.out = slices.DeleteFunc(w.out, func(other *Permit) bool { return other == p })
+	delete(w.synthetic, p)
+	w.news()
+}
+
+// news is told to all, and nobody may then have joined another's probe.
+func (w *fleetWorld) news() {
+	w.settle()
+	probes := map[string]int{}
+	for _, p := range w.out {
+		b := p.backend
+		if b.probe != p || w.clock.mono >= p.expires || p.generation != b.generation.Load() {
+			continue
+		}
+		if probes[p.registry.prober(b)]++; probes[p.registry.prober(b)] > 1 {
+			w.t.Fatalf("seed %d: two probes are out at %s", w.seed, p.registry.prober(b))
+		}
+	}
+}
+
+// probeIfDue plays Run's part where a probe is due.
+func (x *rig) probeIfDue(id string) *Permit {
+	b, now := x.backend(id), x.clock.Monotonic()
+	x.r.mu.Lock()
+	defer x.r.unlock()
+	due, ok := x.r.recoveryAt(b)
+	if !ok || due > now || b.probe != nil || x.r.groupProbed(b, now) {
+		return nil
+	}
+	p := &Permit{registry: x.r, backend: b, endpoint: chat, generation: b.generation.Load(), synthetic: true}
+	x.r.sendProbe(b, p, now)
+	return p
 }
