@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"iter"
 	"net/http"
 	"strconv"
 	"strings"
@@ -53,11 +54,7 @@ func (b *budget) share(now time.Time, others int) time.Duration {
 // callersBudget returns the route's budget, shortened by what the caller asked for. It is never longer.
 func callersBudget(h http.Header, wall time.Time, routes time.Duration) (time.Duration, *openai.Error) {
 	total := routes
-	for _, name := range []string{headerDeadline, headerTimeout} {
-		text := strings.TrimSpace(h.Get(name))
-		if text == "" {
-			continue
-		}
+	for name, text := range asked(h) {
 		ms, err := strconv.ParseInt(text, 10, 64)
 		if errors.Is(err, strconv.ErrRange) {
 			err = nil // it is the largest that there is, or the smallest
@@ -66,15 +63,28 @@ func callersBudget(h http.Header, wall time.Time, routes time.Duration) (time.Du
 			return 0, &openai.Error{Code: openai.CodeInvalidRequest, Param: name,
 				Message: "the header " + name + " must hold a positive whole number of milliseconds"}
 		}
-		asked := milliseconds(ms)
+		wanted := milliseconds(ms)
 		if name == headerDeadline && ms >= absoluteFrom {
-			asked = max(time.UnixMilli(ms).Sub(wall), 1)
+			wanted = max(time.UnixMilli(ms).Sub(wall), 1)
 		}
-		if total == 0 || asked < total {
-			total = asked
+		if total == 0 || wanted < total {
+			total = wanted
 		}
 	}
 	return total, nil
+}
+
+// asked yields the headers that shorten the budget, by name and value.
+func asked(h http.Header) iter.Seq2[string, string] {
+	return func(yield func(name, text string) bool) {
+		for _, name := range [...]string{headerDeadline, headerTimeout} {
+			for _, text := range h[name] {
+				if text = strings.TrimSpace(text); text != "" && !yield(name, text) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // milliseconds converts without overflow.

@@ -76,6 +76,7 @@ func TestCallersMayOnlyShortenTheBudget(t *testing.T) {
 		"shorter":                  {header: http.Header{headerTimeout: {"1500"}}, route: time.Minute, want: 1500 * time.Millisecond},
 		"longer changes nothing":   {header: http.Header{headerTimeout: {"90000"}}, route: time.Minute, want: time.Minute},
 		"where the route has none": {header: http.Header{headerDeadline: {" 20 "}}, want: 20 * time.Millisecond},
+		"the shortest of several":  {header: http.Header{headerTimeout: {"300", "", "200", "250"}}, want: 200 * time.Millisecond},
 		"the shorter of both":      {header: http.Header{headerTimeout: {"300"}, headerDeadline: {"200"}}, want: 200 * time.Millisecond},
 		"a point in time":          {header: http.Header{headerDeadline: {"1700000000250"}}, want: 250 * time.Millisecond},
 		"a point that is past":     {header: http.Header{headerDeadline: {"1600000000000"}}, want: 1},
