@@ -50,9 +50,19 @@ func explicitRetryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 func longest(values []string, now time.Time, unit time.Duration) (time.Duration, bool) {
 	var out time.Duration
 	found := false
-	for _, v := range values {
-		if d, ok := parseWait(strings.TrimSpace(v), now, unit); ok {
+	take := func(v string) bool {
+		d, ok := parseWait(strings.TrimSpace(v), now, unit)
+		if ok {
 			out, found = max(out, d), true
+		}
+		return ok
+	}
+	for _, v := range values {
+		if take(v) {
+			continue
+		}
+		for part := range strings.SplitSeq(v, ",") { // HTTP lets anybody on the way join them
+			take(part)
 		}
 	}
 	return out, found

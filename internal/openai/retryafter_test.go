@@ -35,6 +35,8 @@ var retryAfterCases = map[string]struct {
 	"blank around":                    {header: http.Header{"Retry-After": {" 3 "}}, want: 3 * time.Second},
 	"B11 two headers":                 {header: http.Header{"Retry-After": {"3", "10"}}, want: 10 * time.Second},
 	"two headers, one unreadable":     {header: http.Header{"Retry-After": {"soon", "3"}}, want: 3 * time.Second},
+	"two headers, folded into one":    {header: http.Header{"Retry-After": {"3, 10"}}, want: 10 * time.Second},
+	"a date that is none":             {header: http.Header{"Retry-After": {"Wed, 41 Oct 2099 07:28:00 GMT"}}, absent: true},
 	"B11 milliseconds":                {header: http.Header{"Retry-After-Ms": {"1500"}}, want: 1500 * time.Millisecond},
 	"milliseconds are more exact":     {header: http.Header{"Retry-After-Ms": {"1500"}, "Retry-After": {"2"}}, want: 1500 * time.Millisecond},
 	"unreadable milliseconds":         {header: http.Header{"Retry-After-Ms": {"x"}, "Retry-After": {"2"}}, want: 2 * time.Second},
