@@ -2,6 +2,8 @@ package openai
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -70,6 +72,8 @@ func (f *foreignError) member(name string, v []byte) {
 	case "message", "detail":
 		if isString(v) {
 			f.message = unquote(v)
+		} else if name == "detail" {
+			f.message = detailsOf(v)
 		}
 	case "code", "type", "status", "status_code":
 		f.classifier(name, v)
@@ -78,6 +82,49 @@ func (f *foreignError) member(name string, v []byte) {
 			f.retryAfter, f.hasRetryAfter = clampSeconds(ms/1000), true
 		}
 	}
+}
+
+// detailsOf returns what a list of details says, as FastAPI writes one about a body that does not suit it: where and what.
+func detailsOf(v []byte) string {
+	var list []json.RawMessage
+	_ = json.Unmarshal(v, &list) // what is no list says nothing
+	var said []string
+	for _, one := range list {
+		var detail struct {
+			Loc []any  `json:"loc"`
+			Msg string `json:"msg"`
+		}
+		if json.Unmarshal(one, &detail) != nil || detail.Msg == "" {
+			continue
+		}
+		var where []string
+		for _, step := range detail.Loc {
+			where = append(where, fmt.Sprint(step))
+		}
+		if len(where) > 0 {
+			detail.Msg = strings.Join(where, ".") + ": " + detail.Msg
+		}
+		said = append(said, detail.Msg)
+	}
+	return strings.Join(said, "; ")
+}
+
+// unlisted returns the first object of a body that is a list: so Google's servers wrap their errors. Other bodies stay.
+func unlisted(body []byte) []byte {
+	c := cursor{b: body}
+	if c.peek() != '[' {
+		return body
+	}
+	var first Span
+	for c.enter('['); c.more(']'); {
+		if at := c.value(); !first.Found() {
+			first = at
+		}
+	}
+	if !c.end() || !first.Found() {
+		return body
+	}
+	return first.in(body)
 }
 
 func (f *foreignError) classifier(name string, v []byte) {

@@ -103,6 +103,7 @@ func TestJudgeStatus(t *testing.T) {
 		"D3 400":                               {status: 400, want: answer{Class: openai.Rejected}},
 		"D3 400 in prose":                      {status: 400, body: `{"error":{"message":"model not available"}}`, want: answer{Class: openai.Rejected}},
 		"D3 400 about the window, by code":     {status: 400, body: `{"error":{"code":"context_length_exceeded"}}`, want: answer{Class: openai.TooLong}},
+		"400 about the window, in a list":      {status: 400, body: `[{"error":{"code":"context_length_exceeded"}}]`, want: answer{Class: openai.TooLong}},
 		"400 about the window, llama.cpp":      {status: 400, body: `{"error":{"code":400,"type":"exceed_context_size_error"}}`, want: answer{Class: openai.TooLong}},
 		"400 about the window, in prose alone": {status: 400, body: `{"error":{"message":"context_length_exceeded"}}`, want: answer{Class: openai.Rejected}},
 		"D3 401":                               {status: 401, want: answer{Class: openai.Misconfigured}},
