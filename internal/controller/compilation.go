@@ -19,17 +19,15 @@ type compilation struct {
 	shards *compiler.ShardSet
 	// naming is the routes that name a backend. Few compilations are asked for it.
 	naming func() map[table.BackendID][]types.NamespacedName
-	// By namespace, where all that pins concern stays: the pins, and when they start and end.
-	pinsIn   map[string][]types.NamespacedName
+	// pinEdges are when pins start and end, by namespace, where all that pins concern stays.
 	pinEdges map[string][]time.Time
 }
 
 // index fills in the indexes. The order of what they hold is of no matter: it all goes into a queue.
 func (c *compilation) index() {
 	c.naming = sync.OnceValue(c.backends)
-	c.pinsIn, c.pinEdges = map[string][]types.NamespacedName{}, map[string][]time.Time{}
+	c.pinEdges = map[string][]time.Time{}
 	for key, v := range c.Pins {
-		c.pinsIn[key.Namespace] = append(c.pinsIn[key.Namespace], key)
 		c.pinEdges[key.Namespace] = append(c.pinEdges[key.Namespace], v.StartsAt, v.ExpiresAt)
 	}
 	for _, edges := range c.pinEdges {
