@@ -84,16 +84,20 @@ func encodeShard(shard *table.Shard, previous *EncodedShard) (EncodedShard, []*t
 		return whole, nil
 	}
 	growth := byGrowth(shard, previous)
-	// The smallest number of routes to leave out. Leaving out more never makes a shard larger, apart from what
-	// compression makes of it, so the search lands on a number that fits.
-	n := sort.Search(len(growth), func(n int) bool {
-		_, fits := encode(without(shard, growth[:n], previous))
-		return fits
-	})
-	for ; n <= len(growth); n++ {
-		if reduced, fits := encode(without(shard, growth[:n], previous)); fits {
-			return reduced, growth[:n]
+	var reduced EncodedShard // the last one that fits
+	leaveOut := func(n int) (fits bool) {
+		encoded, fits := encode(without(shard, growth[:n], previous))
+		if fits {
+			reduced = encoded
 		}
+		return fits
+	}
+	// The smallest number of routes to leave out: one at least, and all if no smaller number is seen to do. Leaving out more
+	// never makes a shard larger, apart from what compression makes of it, so the search lands on a number that fits.
+	all := len(growth)
+	n := min(all, 1+sort.Search(all-1, func(i int) bool { return leaveOut(1 + i) }))
+	if n < all || leaveOut(all) {
+		return reduced, growth[:n]
 	}
 	// Not even what is published can be encoded again: leave it as it is.
 	return *previous, growth

@@ -31,15 +31,19 @@ func noise(seed uint64, backends int) func(*v1alpha1.LLMRoute) {
 		for n := range backends {
 			b := v1alpha1.Backend{Name: fmt.Sprintf("b-%d", n), URL: "http://h/v1"}
 			for i := range maxHeaders {
-				var value strings.Builder
-				for value.Len() < maxHeaderValue {
-					value.WriteByte(byte('!' + random.IntN(94)))
-				}
-				b.Headers = append(b.Headers, v1alpha1.Header{Name: fmt.Sprintf("x-%d", i), Value: value.String()})
+				b.Headers = append(b.Headers, v1alpha1.Header{Name: fmt.Sprintf("x-%d", i), Value: randomText(random, maxHeaderValue)})
 			}
 			r.Spec.Chain = append(r.Spec.Chain, b)
 		}
 	}
+}
+
+func randomText(random *rand.Rand, length int) string {
+	text := make([]byte, length)
+	for i := range text {
+		text[i] = byte('!' + random.IntN(94))
+	}
+	return string(text)
 }
 
 // namesInOneShard returns n names of routes of namespace "a" that fall into one shard.
@@ -119,6 +123,42 @@ func TestOverflow(t *testing.T) {
 	}
 	if v := fresh.Routes[key(names[3])]; !strings.Contains(v.Problems[0].Message, "it is not served") {
 		t.Errorf("verdict on the new route: %+v", v.Problems)
+	}
+}
+
+// TestTwoThousandRoutesFit follows E9: what is more than one Secret could hold is published whole.
+func TestTwoThousandRoutesFit(t *testing.T) {
+	const routes, backends = 2000, 5
+	s := emptySnapshot()
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range routes {
+		route := newRoute(fmt.Sprintf("route-%04d", i))
+		route.Spec.Chain = nil
+		for n := range backends {
+			name := fmt.Sprintf("key-%d-%d", i, n)
+			s.add(newSecret(name, map[string]string{"token": randomText(random, 130)}))
+			route.Spec.Chain = append(route.Spec.Chain, v1alpha1.Backend{
+				Name: fmt.Sprintf("b-%d", n), URL: fmt.Sprintf("http://h-%d-%d/v1", i, n),
+				Auth: &v1alpha1.BackendAuth{SecretRef: v1alpha1.SecretKeyRef{Name: name, Key: "token"}},
+			})
+		}
+		s.add(route)
+	}
+	compiled := Compile(s.Snapshot, goldenNow)
+	size, published := 0, 0
+	for i, shard := range compiled.Shards(nil) {
+		if len(shard.Data) > table.MaxShardBytes {
+			t.Errorf("shard %d has %d bytes", i, len(shard.Data))
+		}
+		size += len(shard.Data)
+		for _, r := range shard.Shard.Routes {
+			if len(r.Chain) == backends && compiled.Routes[key(r.Name)].Programmable {
+				published++
+			}
+		}
+	}
+	if published != routes || size < 1<<20 {
+		t.Errorf("%d routes are published whole, in %d bytes; want %d in more than a Secret may have", published, size, routes)
 	}
 }
 
