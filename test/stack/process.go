@@ -166,6 +166,15 @@ func (v *Supervised) Stop(grace time.Duration) error {
 	return p.Stop(grace)
 }
 
+// Kill ends the program for good, without warning.
+func (v *Supervised) Kill() {
+	v.mu.Lock()
+	v.stopped = true
+	p := v.current
+	v.mu.Unlock()
+	p.Kill()
+}
+
 // tail returns the end of the program's log.
 func (p *Process) tail() []byte {
 	const keep = 2000
