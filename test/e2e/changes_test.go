@@ -103,6 +103,7 @@ func describeChanges() {
 		c.apply(ctx, manifest)
 		c.ready(ctx, "default")
 		calls := c.traffic(ctx, c.namespace+"/default")
+		var took []time.Duration // from a rotation to the first call on the new key
 		for _, value := range []string{"second", "third"} {
 			revisions := c.reported(ctx)
 			secret("token", value)
@@ -112,7 +113,10 @@ func describeChanges() {
 			AddReportEntry("from the rotation to the proxies' reports", time.Since(start).String())
 			Eventually(func() map[string]bool { return backend.since(reported) }).WithTimeout(patience).ShouldNot(BeEmpty())
 			Consistently(func() map[string]bool { return backend.since(reported) }, "500ms").Should(Equal(map[string]bool{"Bearer " + value: true}))
+			took = append(took, backend.first("Bearer "+value).Sub(start))
 		}
+		// A busy machine may need more for one of them; what goes by a timer would be seen in both.
+		Expect(slices.Min(took)).To(BeNumerically("<", 2*time.Second))
 		c.kubectl(ctx, "delete", "secret", "key")
 		Eventually(c.condition(ctx, "llmroute", "default", "ResolvedRefs")).WithTimeout(patience).Should(Equal("False/SecretNotFound"))
 		Eventually(c.field(ctx, "llmroute", "default", ".status.serving")).WithTimeout(patience).Should(Equal("hosted"), "the rest of the chain serves")
@@ -145,7 +149,7 @@ func describeChanges() {
 		}
 		calls := c.traffic(ctx, "shared-"+c.namespace)
 		c.kubectl(ctx, "delete", "llmroute", "older")
-		Eventually(func() string { return c.kubectl(ctx, "get", "llmroutes", "-o", "jsonpath={.items[*].status.proxies}") }).
+		Eventually(c.field(ctx, "llmroute", "", ".items[*].status.proxies")).
 			WithTimeout(patience).Should(And(ContainSubstring("2/2"), Not(MatchRegexp("2/2.*2/2"))), "one of them takes over")
 		Expect(calls.failures()).To(BeEmpty(), "the model was not served for a moment")
 	})
@@ -170,8 +174,8 @@ func describeChanges() {
 
 // reported returns the revisions that each live proxy says it serves.
 func (c *control) reported(ctx context.Context) map[string]string {
-	out, err := c.Admin().Kubectl(ctx, "get", "proxyreports", "-n", stack.Namespace, "-o",
-		`jsonpath={range .items[*]}{.metadata.name}{" "}{.status.tables[*].revision}{"\n"}{end}`)
+	out, err := c.Admin().Get(ctx, stack.Objects{Kind: "proxyreports", Namespace: stack.Namespace},
+		`{range .items[*]}{.metadata.name}{" "}{.status.tables[*].revision}{"\n"}{end}`)
 	Expect(err).NotTo(HaveOccurred())
 	revisions := map[string]string{}
 	for line := range strings.Lines(out) {

@@ -47,10 +47,10 @@ func (c *control) fill(manifest string) string {
 	return strings.NewReplacer("{ns}", c.namespace, "{tower}", c.Backends["tower"].URL(), "{hosted}", c.Backends["hosted"].URL()).Replace(manifest)
 }
 
-// field reads one field, for Eventually; empty where the object is not there.
+// field reads one field, for Eventually; empty where the object is not there. Without a name it is one of the list of all.
 func (c *control) field(ctx context.Context, kind, name, path string) func() string {
 	return func() string {
-		out, err := c.Admin().Kubectl(ctx, "-n", c.namespace, "get", kind, name, "--ignore-not-found", "-o", "jsonpath={"+path+"}")
+		out, err := c.Admin().Get(ctx, stack.Objects{Kind: kind + "s", Namespace: c.namespace, Name: name}, "{"+path+"}")
 		Expect(err).NotTo(HaveOccurred())
 		return out
 	}
@@ -71,8 +71,8 @@ func (c *control) ready(ctx context.Context, routes ...string) {
 // events lists "Reason note" of the Events about an object.
 func (c *control) events(ctx context.Context, name string) func() []string {
 	return func() []string {
-		out, err := c.Admin().Kubectl(ctx, "-n", c.namespace, "get", "events", "--field-selector", "involvedObject.name="+name,
-			"-o", `jsonpath={range .items[*]}{.reason} {.message}{"\n"}{end}`)
+		out, err := c.Admin().Get(ctx, stack.Objects{Kind: "events", Namespace: c.namespace},
+			fmt.Sprintf(`{range .items[?(@.involvedObject.name==%q)]}{.reason} {.message}{"\n"}{end}`, name))
 		Expect(err).NotTo(HaveOccurred())
 		return strings.FieldsFunc(out, func(r rune) bool { return r == '\n' })
 	}
@@ -131,21 +131,36 @@ type recorder struct {
 	*httptest.Server
 	mu          sync.Mutex
 	credentials map[int64]string
+	firsts      map[string]time.Time // when a credential came first
 }
 
 func record() *recorder {
-	r := &recorder{credentials: map[int64]string{}}
+	r := &recorder{credentials: map[int64]string{}, firsts: map[string]time.Time{}}
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if seq, err := strconv.ParseInt(request.Header.Get(sequence), 10, 64); err == nil {
-			r.mu.Lock()
-			r.credentials[seq] = request.Header.Get("Authorization")
-			r.mu.Unlock()
+			r.note(seq, request.Header.Get("Authorization"))
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"id":"1","object":"chat.completion","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}`)
 	}))
 	DeferCleanup(r.Close)
 	return r
+}
+
+func (r *recorder) note(seq int64, credential string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.credentials[seq] = credential
+	if _, known := r.firsts[credential]; !known {
+		r.firsts[credential] = time.Now()
+	}
+}
+
+// first says when a credential came first; the zero time where it never did.
+func (r *recorder) first(credential string) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.firsts[credential]
 }
 
 // since returns the distinct credentials of the calls after a sequence number.

@@ -36,7 +36,7 @@ func (c *control) startsLeading(ctx context.Context, before string) {
 
 func (c *control) holder(ctx context.Context) func() string {
 	return func() string {
-		out, err := c.Admin().Kubectl(ctx, "-n", stack.Namespace, "get", "lease", "spillway-manager", "-o", "jsonpath={.spec.holderIdentity}")
+		out, err := c.Admin().Get(ctx, stack.Objects{Kind: "leases", Namespace: stack.Namespace, Name: "spillway-manager"}, "{.spec.holderIdentity}")
 		Expect(err).NotTo(HaveOccurred())
 		return out
 	}

@@ -97,8 +97,7 @@ func describePins() {
 		}
 		c.apply(ctx, pin("later", fmt.Sprintf("backend: hosted, mode: Prefer, duration: 168h, startsAt: %q", instant(time.Now().Add(24*time.Hour)))))
 		Eventually(c.condition(ctx, "backendpin", "later", "Active")).WithTimeout(patience).Should(Equal("False/Pending"), "seven days count from the start")
-		Eventually(func() string {
-			return c.kubectl(ctx, "get", "llmroutes,backendpins", "-o", "jsonpath={.items[*].metadata.finalizers}")
-		}).Should(BeEmpty(), "a namespace of ours could not be deleted without us")
+		Expect(c.kubectl(ctx, "get", "llmroutes,backendpins", "-o", "jsonpath={.items[*].metadata.finalizers}")).
+			To(BeEmpty(), "a namespace of ours could not be deleted without us")
 	})
 }

@@ -100,7 +100,7 @@ func ready(ctx context.Context, name string) {
 }
 
 func field(ctx context.Context, name, path string) string {
-	out, err := system.Admin().Kubectl(ctx, "-n", team, "get", "llmroute", name, "-o", "jsonpath="+path)
+	out, err := system.Admin().Get(ctx, stack.Objects{Kind: "llmroutes", Namespace: team, Name: name}, path)
 	if err != nil {
 		return err.Error()
 	}

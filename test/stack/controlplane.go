@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -119,7 +120,8 @@ func (c *controlPlane) newUser(name string, kubeconfig []byte) (*User, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	return &User{Name: name, Kubeconfig: path, kubectl: c.kubectl}, os.WriteFile(path, kubeconfig, 0o600)
+	user := &User{Name: name, Kubeconfig: path, kubectl: c.kubectl, client: sync.OnceValues(clientOf(path))}
+	return user, os.WriteFile(path, kubeconfig, 0o600)
 }
 
 // ready waits until the API server answers and its own roles are there.

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+
+	"k8s.io/client-go/dynamic"
 )
 
 // User is somebody who talks to the API server, through a kubeconfig file of their own.
@@ -15,6 +17,7 @@ type User struct {
 	Kubeconfig string
 
 	kubectl string
+	client  func() (dynamic.Interface, error) // the same one each time
 }
 
 // Kubectl runs kubectl as this user and returns what it printed. Its error carries what kubectl said on stderr.

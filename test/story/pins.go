@@ -6,6 +6,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega" //nolint:staticcheck // matchers read as sentences
+
+	"github.com/spillway-dev/spillway/test/stack"
 )
 
 func (s *Story) aPlayerPinsTheRoute() {
@@ -53,7 +55,7 @@ func (s *Story) eventually(f func() error) error {
 
 func (s *Story) pinField(name, path string) func() (string, error) {
 	return func() (string, error) {
-		return s.admin.Kubectl(s.ctx, "get", "backendpin", name, "-n", namespace, "-o", "jsonpath={"+path+"}")
+		return s.admin.Get(s.ctx, stack.Objects{Kind: "backendpins", Namespace: namespace, Name: name}, "{"+path+"}")
 	}
 }
 

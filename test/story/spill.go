@@ -100,8 +100,8 @@ func (s *Story) status(path string) string {
 // events counts the Events of the route with a reason.
 func (s *Story) events(reason string) func() (string, error) {
 	return func() (string, error) {
-		out, err := s.admin.Kubectl(s.ctx, "get", "events", "-n", namespace, "-o", "name", "--field-selector", "reason="+reason)
-		return fmt.Sprint(strings.Count(out, "\n")), err
+		out, err := s.admin.Get(s.ctx, stack.Objects{Kind: "events", Namespace: namespace}, fmt.Sprintf("{.items[?(@.reason==%q)].metadata.name}", reason))
+		return fmt.Sprint(len(strings.Fields(out))), err
 	}
 }
 

@@ -142,7 +142,7 @@ func (s *Story) apply(user *stack.User, manifest string) {
 // field reads one field of the route as kubectl shows it.
 func (s *Story) field(path string) func() (string, error) {
 	return func() (string, error) {
-		return s.admin.Kubectl(s.ctx, "get", "llmroute", "default", "-n", namespace, "-o", "jsonpath={"+path+"}")
+		return s.admin.Get(s.ctx, stack.Objects{Kind: "llmroutes", Namespace: namespace, Name: "default"}, "{"+path+"}")
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega" //nolint:staticcheck // matchers read as sentences
+
+	"github.com/spillway-dev/spillway/test/stack"
 )
 
 // stopGrace is how long a program may take to end.
@@ -101,8 +103,8 @@ func (s *Story) theAPIServerIsStopped() {
 
 // programmed says whether every live proxy serves the route as it was last written.
 func (s *Story) programmed() (string, error) {
-	out, err := s.admin.Kubectl(s.ctx, "get", "llmroute", "default", "-n", namespace, "-o",
-		`jsonpath={.metadata.generation} {.status.conditions[?(@.type=="Programmed")].observedGeneration} {.status.conditions[?(@.type=="Programmed")].status}`)
+	out, err := s.admin.Get(s.ctx, stack.Objects{Kind: "llmroutes", Namespace: namespace, Name: "default"},
+		`{.metadata.generation} {.status.conditions[?(@.type=="Programmed")].observedGeneration} {.status.conditions[?(@.type=="Programmed")].status}`)
 	var generation, observed int64
 	var status string
 	if _, scanErr := fmt.Sscan(out, &generation, &observed, &status); err != nil || scanErr != nil || observed != generation {
@@ -125,5 +127,5 @@ func (s *Story) allServed() (string, error) {
 }
 
 func (s *Story) allReady() (string, error) {
-	return s.admin.Kubectl(s.ctx, "get", "llmroutes", "-A", "-o", `jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}`)
+	return s.admin.Get(s.ctx, stack.Objects{Kind: "llmroutes"}, `{.items[*].status.conditions[?(@.type=="Ready")].status}`)
 }
