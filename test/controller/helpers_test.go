@@ -58,7 +58,28 @@ func (w world) shard(ctx context.Context, index int) (*table.Shard, table.Revisi
 	if secret.Type != table.ShardSecretType {
 		return nil, "", fmt.Errorf("type %q", secret.Type)
 	}
-	return table.Decode(secret.Data[table.ShardKey])
+	p := decode(secret)
+	return p.shard, p.revision, p.err
+}
+
+// published is what a shard's Secret holds.
+type published struct {
+	shard    *table.Shard
+	revision table.Revision
+	err      error
+}
+
+// decoded is what was read before, by resourceVersion: specs read again and again, and under the race detector a large shard
+// takes seconds.
+var decoded = map[string]published{}
+
+func decode(secret *corev1.Secret) published {
+	p, known := decoded[secret.ResourceVersion]
+	if !known {
+		p.shard, p.revision, p.err = table.Decode(secret.Data[table.ShardKey])
+		decoded[secret.ResourceVersion] = p
+	}
+	return p
 }
 
 // entry reads the published entry of a route; nil where there is none.
@@ -101,9 +122,15 @@ func (p *proxy) report(ctx context.Context) {
 	r.Status = v1alpha1.ProxyReportStatus{
 		Pod: p.name, Schema: v1alpha1.ReportSchema, RenewTime: metav1.NowMicro(), Ready: true, Draining: p.draining, Breakers: p.breakers,
 	}
-	for i := range table.Shards {
-		if _, revision, err := p.w.shard(ctx, i); err == nil {
-			r.Status.Tables = append(r.Status.Tables, v1alpha1.TableRevision{Shard: int32(i), Revision: string(revision)})
+	secrets := &corev1.SecretList{}
+	Expect(admin.List(ctx, secrets, client.InNamespace(p.w.system))).To(Succeed())
+	for i := range secrets.Items {
+		shard, ok := table.ShardIndex(secrets.Items[i].Name)
+		if !ok {
+			continue
+		}
+		if published := decode(&secrets.Items[i]); published.err == nil {
+			r.Status.Tables = append(r.Status.Tables, v1alpha1.TableRevision{Shard: int32(shard), Revision: string(published.revision)})
 		}
 	}
 	if r.ResourceVersion == "" {
