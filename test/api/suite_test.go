@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -45,8 +46,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		Fail("KUBEBUILDER_ASSETS is not set, so there is no kube-apiserver to test on: run `make test-api`, which builds one, or set it to a directory with etcd and kube-apiserver.")
 	}
 	environment := &envtest.Environment{
-		CRDDirectoryPaths:     []string{root("config", "crd")},
-		ErrorIfCRDPathMissing: true,
+		CRDDirectoryPaths:        []string{root("config", "crd")},
+		ErrorIfCRDPathMissing:    true,
+		ControlPlaneStartTimeout: 2 * time.Minute, // the machine may be busy
 	}
 	DeferCleanup(environment.Stop)
 	var err error

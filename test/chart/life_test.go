@@ -33,7 +33,7 @@ func startCluster(t *testing.T) *cluster {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Fatal("KUBEBUILDER_ASSETS is not set, so there is no kube-apiserver to test on: run `make test-chart`, which builds one, or set it to a folder with etcd, kube-apiserver and kubectl")
 	}
-	environment := &envtest.Environment{}
+	environment := &envtest.Environment{ControlPlaneStartTimeout: 2 * time.Minute} // the machine may be busy
 	config, err := environment.Start()
 	if err != nil {
 		t.Fatal(err)

@@ -48,8 +48,9 @@ var _ = BeforeSuite(func() {
 	}
 	logf.SetLogger(GinkgoLogr)
 	environment := &envtest.Environment{
-		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "config", "crd")},
-		ErrorIfCRDPathMissing: true,
+		CRDDirectoryPaths:        []string{filepath.Join("..", "..", "config", "crd")},
+		ErrorIfCRDPathMissing:    true,
+		ControlPlaneStartTimeout: 2 * time.Minute, // the machine may be busy
 	}
 	var err error
 	config, err = environment.Start()

@@ -52,7 +52,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}
 	log.SetLogger(GinkgoLogr)
 	SetDefaultEventuallyTimeout(patience)
-	environment := &envtest.Environment{CRDDirectoryPaths: []string{config("crd")}, ErrorIfCRDPathMissing: true}
+	environment := &envtest.Environment{CRDDirectoryPaths: []string{config("crd")}, ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: 2 * patience}
 	DeferCleanup(environment.Stop)
 	rest, err := environment.Start()
 	Expect(err).NotTo(HaveOccurred())
