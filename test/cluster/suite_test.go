@@ -134,7 +134,7 @@ func (c *cluster) must(t *testing.T) func(string, error) string {
 // eventually waits until check holds.
 func (c *cluster) eventually(t *testing.T, sentence string, check func(g gomega.Gomega)) {
 	t.Helper()
-	gomega.NewWithT(t).Eventually(t.Context(), check).WithTimeout(patience).WithPolling(100*time.Millisecond).Should(gomega.Succeed(), sentence)
+	gomega.NewWithT(t).Eventually(t.Context(), check).WithTimeout(patience).WithPolling(250*time.Millisecond).Should(gomega.Succeed(), sentence)
 }
 
 // keepEvidence writes what one would look at first into the folder of the logs, beside those of the node's programs.
