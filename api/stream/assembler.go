@@ -210,19 +210,8 @@ func (c *partialChoice) addAudio(in *Audio) {
 // every call the same: a fragment with another id always begins a new call, and so does one without an id that names
 // another function; one that tells nothing of its own goes to the latest.
 func (c *partialChoice) tool(f *toolFragment) *partialTool {
-	for _, t := range slices.Backward(c.tools) {
-		if !t.sharesIndex(f) {
-			continue
-		}
-		if t.isOver(f) {
-			break
-		}
-		if f.ID == "" || f.ID == t.id || f.Index != nil && t.id == "" {
-			return t
-		}
-		if f.Index != nil {
-			break // the same index with another id
-		}
+	if t := c.begun(f); t != nil {
+		return t
 	}
 	if n := len(c.tools); n > 0 && f.ID == "" && f.Function.Name == "" {
 		return c.tools[n-1]
@@ -230,6 +219,23 @@ func (c *partialChoice) tool(f *toolFragment) *partialTool {
 	t := &partialTool{index: f.Index}
 	c.tools = append(c.tools, t)
 	return t
+}
+
+// begun is the call that a fragment says it belongs to, or nil.
+func (c *partialChoice) begun(f *toolFragment) *partialTool {
+	for _, t := range slices.Backward(c.tools) {
+		switch {
+		case !t.sharesIndex(f):
+			continue
+		case t.isOver(f):
+			return nil
+		case f.ID == "" || f.ID == t.id || f.Index != nil && t.id == "":
+			return t
+		case f.Index != nil:
+			return nil // the same index with another id
+		}
+	}
+	return nil
 }
 
 func (c *partialChoice) whole() Choice {

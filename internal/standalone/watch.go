@@ -1,6 +1,7 @@
 package standalone
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -44,10 +45,8 @@ func watch(dir string) (w *watcher, closeWatch func(), err error) {
 // wait returns true once the folder may have changed and has been quiet for a moment, or at an instant if that is not zero, and
 // false when ctx ends.
 func (w *watcher) wait(ctx context.Context, at time.Time) bool {
-	var settled, latest, due <-chan time.Time
-	if !at.IsZero() {
-		due = time.After(max(time.Until(at), 0) + time.Millisecond)
-	}
+	var settled, latest <-chan time.Time
+	due := justAfter(at)
 	for {
 		select {
 		case <-ctx.Done():
@@ -72,10 +71,16 @@ func (w *watcher) wait(ctx context.Context, at time.Time) bool {
 			return true
 		}
 		settled = time.After(quiet)
-		if latest == nil {
-			latest = time.After(maxDelay)
-		}
+		latest = cmp.Or(latest, time.After(maxDelay)) // counts from the first change
 	}
+}
+
+// justAfter fires when an instant has passed; never where that is zero.
+func justAfter(at time.Time) <-chan time.Time {
+	if at.IsZero() {
+		return nil
+	}
+	return time.After(max(time.Until(at), 0) + time.Millisecond)
 }
 
 // concerns leaves out what happens beside the folder, and watches the folder anew where it was swapped.
