@@ -27,9 +27,10 @@ var credentials = set("Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key",
 var credentialEnds = [...]string{"-Api-Key", "apikey", "-Access-Key", "-Secret-Key", "-Auth-Key", "-Auth", "authorization", "-Token", "-Secret", "-Password"}
 
 // notToBackends stay here: what the framing of the new request settles, what tells about the caller's network or browser,
-// and what is addressed to this proxy.
+// what would turn it into another request, and what is addressed to this proxy.
 var notToBackends = set("Openai-Organization", "Openai-Project", "Accept-Encoding", "Host", "User-Agent", "Via", "Forwarded",
-	"X-Real-Ip", "Origin", "Referer", headerHint, headerDeadline, headerTimeout, headerRequestID)
+	"X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "Client-Ip", "Origin", "Referer",
+	"X-Original-Url", "X-Rewrite-Url", "X-Http-Method", "X-Http-Method-Override", "X-Method-Override", headerHint, headerDeadline, headerTimeout, headerRequestID)
 
 // notToCallers stay here: what speaks of our account at a backend, of its connection or its place, what is true of its bytes
 // alone, and what this proxy says itself.
