@@ -133,7 +133,7 @@ func (t *transports) make(key transportKey) (*transport, error) {
 		if err != nil {
 			return nil, err
 		}
-		return patientConn{nc}, nil
+		return &patientConn{Conn: nc, ended: make(chan struct{})}, nil
 	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -158,20 +158,45 @@ func (t *transports) make(key transportKey) (*transport, error) {
 }
 
 // answerWait is what an answer gets to be read that came before a write failed.
-const answerWait = 50 * time.Millisecond
+const answerWait = time.Second
 
 // patientConn is a connection of http.Transport. A backend may refuse a request that it has not read, and close: then the
 // write of the rest fails while the answer is there to be read, and Transport would take what it sees first. So a write that
-// has failed leaves the reader its turn. (plain reads behind a failed write by itself.)
-type patientConn struct{ net.Conn }
+// has failed is not told before the reader has come to an end. (plain reads behind a failed write by itself.)
+type patientConn struct {
+	net.Conn
+	ended chan struct{} // closed when there is nothing more to read
+	once  sync.Once
+}
 
-func (c patientConn) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
-	if err != nil && !errors.Is(err, net.ErrClosed) {
-		time.Sleep(answerWait)
+func (c *patientConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil {
+		c.end()
 	}
 	return n, err
 }
+
+func (c *patientConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if err == nil {
+		return n, nil
+	}
+	wait := time.NewTimer(answerWait)
+	defer wait.Stop()
+	select {
+	case <-c.ended:
+	case <-wait.C:
+	}
+	return n, err
+}
+
+func (c *patientConn) Close() error {
+	c.end()
+	return c.Conn.Close()
+}
+
+func (c *patientConn) end() { c.once.Do(func() { close(c.ended) }) }
 
 func clientTLS(t *table.TLS) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName,
