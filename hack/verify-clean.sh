@@ -1,5 +1,5 @@
 #!/bin/sh
-# Fails where the working tree differs from the commit, and shows how. `make verify` calls it last: what was generated,
+# Fails where the working tree differs from the commit, and shows how. `make verify` calls it after all that writes: what was generated,
 # formatted or tidied differently than committed shows here.
 set -eu
 cd "$(dirname "$0")/.."
