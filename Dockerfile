@@ -18,11 +18,21 @@ RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
 
 # Nothing else is needed: the proxy brings certificate authorities with it.
 FROM scratch AS manager
+ARG VERSION=unknown
+LABEL org.opencontainers.image.title=spillway-manager \
+      org.opencontainers.image.version=$VERSION \
+      org.opencontainers.image.source=https://github.com/spillway-dev/spillway \
+      org.opencontainers.image.licenses=Apache-2.0
 USER 65532:65532
-COPY --from=build /out/manager /manager
+COPY --from=build --chmod=555 /out/manager /manager
 ENTRYPOINT ["/manager"]
 
 FROM scratch AS proxy
+ARG VERSION=unknown
+LABEL org.opencontainers.image.title=spillway-proxy \
+      org.opencontainers.image.version=$VERSION \
+      org.opencontainers.image.source=https://github.com/spillway-dev/spillway \
+      org.opencontainers.image.licenses=Apache-2.0
 USER 65532:65532
-COPY --from=build /out/proxy /proxy
+COPY --from=build --chmod=555 /out/proxy /proxy
 ENTRYPOINT ["/proxy"]
