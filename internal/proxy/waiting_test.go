@@ -181,6 +181,58 @@ func TestThoseWhoQueueLeaveAnOpenBreaker(t *testing.T) {
 	})
 }
 
+// How long a caller waits for a slot, and for whose sake it leaves.
+func TestHowAWaitForASlotEnds(t *testing.T) {
+	later := pauseMark + "5s" + pauseMark + oneToken + "data: [DONE]\n\n"
+	openBreaker := func(b *bubble, id table.BackendID) {
+		p, _ := b.breakers.Admit(id, "/v1/chat/completions", breaker.Normal)
+		p.Done(breaker.Result{Kind: breaker.Refused, RetryAfter: time.Hour})
+	}
+	cases := map[string]struct {
+		says      []string
+		meanwhile func(b *bubble) // when the first caller has the slot, and
+		within    func(b *bubble) // when the second one waits
+		header    []string
+		wantAfter time.Duration
+		want      string // the last comment
+	}{
+		"with the request's time": {says: []string{silence}, header: []string{"X-Request-Timeout-Ms", "2000"}, wantAfter: 2 * time.Second},
+		"with a slot, for a last resort too": {says: []string{later}, meanwhile: func(b *bubble) { openBreaker(b, "a") },
+			wantAfter: 10 * time.Second, want: `{"state":"upstream_started","n":1,"backend":"a","reason":"breaker-open"}`},
+		"not for a backend that has opened": {says: []string{later, oneToken}, within: func(b *bubble) { openBreaker(b, "b") },
+			wantAfter: 10 * time.Second, want: `{"state":"upstream_started","n":1,"backend":"a","reason":"first"}`},
+		"for one that is well": {says: []string{later, oneToken + "data: [DONE]\n\n"},
+			wantAfter: time.Second, want: `{"state":"upstream_started","n":2,"backend":"b","reason":"spilled"}`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBubble(t, tc.says, func(r *table.Route) {
+					r.Chain[0].MaxInFlight = 1
+					r.Queue = table.Queue{Length: 8, MaxWait: time.Second}
+				})
+				ctx, leave := context.WithCancel(t.Context())
+				var first sync.WaitGroup
+				first.Go(func() { _, _ = b.ask(ctx, true) })
+				synctest.Wait()
+				if tc.meanwhile != nil {
+					tc.meanwhile(b)
+				}
+				if tc.within != nil {
+					time.AfterFunc(time.Millisecond, func() { tc.within(b) })
+				}
+				w, after := b.ask(t.Context(), true, tc.header...)
+				said := strings.Split(comments(w.Body.String()), "\n")
+				if got := said[len(said)-1]; after != tc.wantAfter || got != tc.want {
+					t.Errorf("after %s, want %s; told %q: %s", after, tc.wantAfter, said, w.Body)
+				}
+				leave()
+				first.Wait()
+			})
+		})
+	}
+}
+
 // One probe at a time, and its place is given back in every way in which a caller's request can end.
 func TestAProbesPlaceIsGivenBack(t *testing.T) {
 	cases := map[string]struct {
