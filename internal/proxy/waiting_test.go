@@ -233,6 +233,29 @@ func TestHowAWaitForASlotEnds(t *testing.T) {
 	}
 }
 
+// A caller that queues is told that it still does, as one whose backend is silent is.
+func TestKeepalivesOfThoseWhoQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, []string{pauseMark + "25s" + pauseMark + oneToken + "data: [DONE]\n\n"}, func(r *table.Route) {
+			r.Chain[0].MaxInFlight = 1
+			r.Queue = table.Queue{Length: 8}
+			r.Heartbeat = table.Heartbeat{Interval: 10 * time.Second, CommitAfter: time.Second, Form: table.HeartbeatLine}
+		})
+		ctx, leave := context.WithCancel(t.Context())
+		var first sync.WaitGroup
+		first.Go(func() { _, _ = b.ask(t.Context(), true) })
+		synctest.Wait()
+		time.AfterFunc(24*time.Second, leave)
+		w, after := b.ask(ctx, true)
+		const queued = `{"state":"queued","backend":"a","position":1`
+		want := queued + "}\n" + queued + `,"elapsed_ms":11000}` + "\n" + queued + `,"elapsed_ms":21000}`
+		if diff := cmp.Diff(want, comments(w.Body.String())); diff != "" || after != 24*time.Second {
+			t.Errorf("after %s; comments (-want +got):\n%s", after, diff)
+		}
+		first.Wait()
+	})
+}
+
 // One probe at a time, and its place is given back in every way in which a caller's request can end.
 func TestAProbesPlaceIsGivenBack(t *testing.T) {
 	cases := map[string]struct {
