@@ -136,7 +136,7 @@ func (s *Scanner) Flush() (Event, bool, error) {
 	}
 	tail := s.buf[s.read:]
 	cut := len(tail) > 0 && !droppedLine(tail)
-	if cut && !bytes.HasPrefix(tail, []byte("data:")) && !bytes.HasPrefix(tail, []byte(errorField+":")) {
+	if cut && !carriesData(tail) {
 		s.buf = s.buf[:s.read] // half a field: its name or value would be wrong
 		s.seek = s.read
 	}
@@ -331,6 +331,11 @@ func droppedLine(line []byte) bool {
 	_, id := fieldValue(line, "id")
 	_, retry := fieldValue(line, "retry")
 	return id || retry
+}
+
+// carriesData says whether a line without its end may be whole all the same: its data tells.
+func carriesData(line []byte) bool {
+	return bytes.HasPrefix(line, []byte("data:")) || bytes.HasPrefix(line, []byte(errorField+":"))
 }
 
 // fieldValue returns the value of a line if it is of that field: behind the colon, without one leading space. A line
