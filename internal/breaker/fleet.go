@@ -72,12 +72,7 @@ func (r *Registry) Adopt(name string, records []Record) {
 	r.mu.Lock()
 	defer r.unlock()
 	now := r.clock.Monotonic()
-	next := &peer{at: now, records: make(map[table.BackendID]Record, len(records))}
-	for _, rec := range records {
-		if rec.sane() {
-			next.records[rec.ID] = rec
-		}
-	}
+	next := peerOf(records, now)
 	previous := r.peers[name]
 	if previous == nil {
 		previous = &peer{}
@@ -102,6 +97,17 @@ func (r *Registry) Adopt(name string, records []Record) {
 		}
 		r.rest(b, now)
 	}
+}
+
+// peerOf keeps of a report what can be believed.
+func peerOf(records []Record, now time.Duration) *peer {
+	p := &peer{at: now, records: make(map[table.BackendID]Record, len(records))}
+	for _, rec := range records {
+		if rec.sane() {
+			p.records[rec.ID] = rec
+		}
+	}
+	return p
 }
 
 // Forget drops a peer that is no longer live: its counts add up no more. What was adopted stays.
