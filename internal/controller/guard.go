@@ -28,6 +28,8 @@ type guard struct {
 	reader    client.Reader // past the cache
 	namespace string
 	clock     clock.Clock
+	// heard is told whether a question was answered.
+	heard func(answered bool)
 
 	furthest string // resourceVersion; empty before the first answer
 }
@@ -40,6 +42,7 @@ func (g *guard) Start(ctx context.Context) error {
 	for {
 		wait := guardEvery
 		version, err := g.ask(ctx)
+		g.heard(err == nil)
 		switch {
 		case err != nil: // informers and writers tell of an outage
 			wait = guardRetry

@@ -52,7 +52,8 @@ func TestTheManagerEndsWhenTheAPIServerGoesBackInTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := &history{versions: tc.versions, began: time.Now()}
-				g := &guard{reader: server, namespace: "system", clock: clock.RealClock{}}
+				var heard []bool
+				g := &guard{reader: server, namespace: "system", clock: clock.RealClock{}, heard: func(answered bool) { heard = append(heard, answered) }}
 				ctx, cancel := context.WithTimeout(t.Context(), 33*time.Second)
 				defer cancel()
 				err := g.Start(ctx)
@@ -65,6 +66,14 @@ func TestTheManagerEndsWhenTheAPIServerGoesBackInTime(t *testing.T) {
 				}
 				if diff := cmp.Diff(tc.wantAsked, asked); diff != "" {
 					t.Errorf("asked after seconds (-want +got):\n%s", diff)
+				}
+				for i, answered := range heard {
+					if want := tc.versions[min(i, len(tc.versions)-1)] != ""; answered != want {
+						t.Errorf("question %d: told that it was answered = %v, want %v", i, answered, want)
+					}
+				}
+				if len(heard) != len(asked) {
+					t.Errorf("told of %d questions, want %d", len(heard), len(asked))
 				}
 			})
 		})

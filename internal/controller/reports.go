@@ -39,6 +39,9 @@ type reports struct {
 
 	mu    sync.Mutex
 	known map[types.NamespacedName]sighting
+	// away says that the API server does not answer, and back is when it last began to again.
+	away  bool
+	back  time.Time
 	dirty signal
 
 	fleet atomic.Pointer[status.Fleet]
@@ -78,6 +81,30 @@ func (r *reports) set(key types.NamespacedName, report *storedReport) {
 		}
 	}
 	r.dirty.raise()
+}
+
+// heard is told whether the API server has answered. While it does not, the silence of a proxy is not told from the server's own;
+// after that each has its time anew. A standby that counted on through an outage would lead with a fleet of none.
+func (r *reports) heard(answered bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.away && answered {
+		r.back = r.clock.Now()
+		r.dirty.raise()
+	}
+	r.away = !answered
+}
+
+// silence is for how long a report counts as unchanged. One that did not count in the fleet any more does not come back by an outage.
+func (r *reports) silence(s *sighting, now time.Time) time.Duration {
+	switch since := now.Sub(s.at); {
+	case s.folded == nil:
+		return since
+	case r.away:
+		return min(since, r.timeout-guardRetry) // until it is asked again
+	default:
+		return min(since, now.Sub(r.back))
+	}
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -133,7 +160,7 @@ func (r *reports) fold() time.Duration {
 	var live []status.Report
 	r.mu.Lock()
 	for key, s := range r.known {
-		left := r.timeout - now.Sub(s.at)
+		left := r.timeout - r.silence(&s, now)
 		s.folded = nil
 		if left > 0 {
 			next, s.folded = min(next, left), s.report
@@ -155,7 +182,7 @@ func (r *reports) unseenFor(retention time.Duration) []*storedReport {
 	defer r.mu.Unlock()
 	var old []*storedReport
 	for _, key := range slices.SortedFunc(maps.Keys(r.known), compareNames) {
-		if s := r.known[key]; r.clock.Since(s.at) >= retention {
+		if s := r.known[key]; r.silence(&s, r.clock.Now()) >= retention {
 			old = append(old, s.report)
 		}
 	}

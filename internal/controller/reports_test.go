@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -25,10 +26,11 @@ func TestReportsAreLiveByOurOwnClock(t *testing.T) {
 		Live, Old int
 		Next      time.Duration
 	}
-	cases := map[string]struct {
+	type testCase struct {
 		events func(r *reports, clock *clocktesting.FakeClock)
 		want   state
-	}{
+	}
+	cases := map[string]testCase{
 		"a report just seen": {func(r *reports, c *clocktesting.FakeClock) { r.set(key, report("1")) }, state{1, 0, 45 * time.Second}},
 		"one that times out soon": {func(r *reports, c *clocktesting.FakeClock) {
 			r.set(key, report("1"))
@@ -62,6 +64,45 @@ func TestReportsAreLiveByOurOwnClock(t *testing.T) {
 			r.set(key, odd)
 		}, state{1, 0, 45 * time.Second}},
 	}
+	outage := func(r *reports, c *clocktesting.FakeClock, took, after time.Duration) {
+		r.heard(false)
+		for range took / time.Second {
+			c.Step(time.Second)
+			r.fold()
+		}
+		r.heard(true)
+		c.Step(after)
+	}
+	maps.Copy(cases, map[string]testCase{
+		"one while the API server is away for long": {func(r *reports, c *clocktesting.FakeClock) {
+			r.set(key, report("1"))
+			r.fold()
+			r.heard(false)
+			c.Step(20 * time.Minute)
+		}, state{1, 0, time.Second}},
+		"one after the API server was away for long": {func(r *reports, c *clocktesting.FakeClock) {
+			r.set(key, report("1"))
+			r.fold()
+			outage(r, c, 20*time.Minute, 10*time.Second)
+		}, state{1, 0, 35 * time.Second}},
+		"one that does not come back with the API server": {func(r *reports, c *clocktesting.FakeClock) {
+			r.set(key, report("1"))
+			r.fold()
+			outage(r, c, time.Minute, 45*time.Second)
+		}, state{0, 0, 45 * time.Second}},
+		"one that was gone before the API server was": {func(r *reports, c *clocktesting.FakeClock) {
+			r.set(key, report("1"))
+			c.Step(45 * time.Second)
+			r.fold()
+			outage(r, c, time.Minute, 0)
+		}, state{0, 0, 45 * time.Second}},
+		"one renewed after an outage": {func(r *reports, c *clocktesting.FakeClock) {
+			r.set(key, report("1"))
+			r.fold()
+			outage(r, c, time.Minute, 30*time.Second)
+			r.set(key, report("2"))
+		}, state{1, 0, 45 * time.Second}},
+	})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			clock := clocktesting.NewFakeClock(time.Unix(0, 0))

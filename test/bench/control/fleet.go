@@ -40,6 +40,7 @@ type fleet struct {
 	breakers []v1alpha1.BreakerReport // as they were at said
 	said     time.Time
 	changes  int           // in tables and breakers
+	latest   time.Time     // when the last of them came
 	changed  chan struct{} // closed and made anew with each of them
 	reported map[int]int   // the changes that a proxy's report has, by proxy
 	failed   error
@@ -96,6 +97,7 @@ func (f *fleet) read(s *corev1.Secret) {
 
 func (f *fleet) change() {
 	f.changes++
+	f.latest = time.Now()
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
@@ -113,6 +115,13 @@ func (f *fleet) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.changes
+}
+
+// changedAt is when the last change came.
+func (f *fleet) changedAt() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.latest
 }
 
 // caughtUp waits until there was a change after so many, and the reports of all proxies have every change.
