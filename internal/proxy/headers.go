@@ -19,18 +19,19 @@ var hopByHop = set("Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Auth
 
 // credentials go neither way: a caller's are not a backend's business, and what a backend says in such a header is of its
 // own account or session.
-var credentials = set("Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "Ocp-Apim-Subscription-Key", "X-Auth-Token",
-	"X-Access-Token", "X-Amz-Security-Token", "Cf-Access-Client-Id", "Cf-Access-Client-Secret", "Cf-Access-Jwt-Assertion",
+var credentials = set("Ocp-Apim-Subscription-Key", "Cf-Access-Client-Id", "Cf-Access-Jwt-Assertion",
 	"Cookie", "Cookie2", "Set-Cookie", "Set-Cookie2")
 
-// credentialEnds are how the names of further ones end, each of some vendor or gateway.
-var credentialEnds = [...]string{"-Api-Key", "apikey", "-Access-Key", "-Secret-Key", "-Auth-Key", "-Auth", "authorization", "-Token", "-Secret", "-Password"}
+// credentialEnds are how the names of most end, each of some vendor or gateway.
+var credentialEnds = [...]string{"-Api-Key", "apikey", "-Access-Key", "-Secret-Key", "-Auth-Key", "-Auth", "authorization",
+	"-Token", "-Secret", "-Password"}
 
 // notToBackends stay here: what the framing of the new request settles, what tells about the caller's network or browser,
 // what would turn it into another request, and what is addressed to this proxy.
 var notToBackends = set("Openai-Organization", "Openai-Project", "Accept-Encoding", "Host", "User-Agent", "Via", "Forwarded",
 	"X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "Client-Ip", "Origin", "Referer",
-	"X-Original-Url", "X-Rewrite-Url", "X-Http-Method", "X-Http-Method-Override", "X-Method-Override", headerHint, headerDeadline, headerTimeout, headerRequestID)
+	"X-Original-Url", "X-Rewrite-Url", "X-Http-Method", "X-Http-Method-Override", "X-Method-Override",
+	headerHint, headerDeadline, headerTimeout, headerRequestID)
 
 // notToCallers stay here: what speaks of our account at a backend, of its connection or its place, what is true of its bytes
 // alone, and what this proxy says itself.
@@ -54,7 +55,8 @@ func (x *exchange) toBackend(b *table.Backend) http.Header {
 	to := make(http.Header, len(from)+len(b.Headers)+4)
 	nominated := from["Connection"]
 	for name, values := range from {
-		if hopByHop[name] || isSecretName(name) || notToBackends[name] || addressedToProxies(name) || nominates(nominated, name) || x.isCredential(name) {
+		if hopByHop[name] || isSecretName(name) || notToBackends[name] || addressedToProxies(name) || nominates(nominated, name) ||
+			x.isCredential(name) {
 			continue
 		}
 		to[name] = values
