@@ -4,8 +4,8 @@ import "github.com/spf13/cobra"
 
 // oneRoute wants a ROUTE and nothing else.
 func oneRoute(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return usage(cmd, "say which ROUTE")
+	if err := aRoute(cmd, args); err != nil {
+		return err
 	}
 	return atMostOneRoute(cmd, args)
 }
