@@ -75,9 +75,13 @@ func newSystem(mgr ctrl.Manager, o Options) *system {
 	s.guard = &guard{reader: mgr.GetAPIReader(), namespace: o.Namespace, clock: o.Clock}
 	s.jumps = &jumps{clock: o.Clock, jumped: s.lookAgain}
 	s.skews = &skews{reader: mgr.GetAPIReader(), metrics: o.Metrics, clock: o.Clock}
-	s.routes = &routes{world: s.world, compiling: s.compiling, reports: s.reports, ledger: s.ledger, skews: s.skews, writer: writer, clock: o.Clock, pace: newPace()}
-	s.routes.known = func() bool { return s.publisher.loaded.Load() && s.reports.fleet.Load() != nil }
-	s.pins = &pins{world: s.world, compiling: s.compiling, skews: s.skews, writer: writer, clock: o.Clock, retention: o.PinRetention, pace: newPace()}
+	s.routes = &routes{
+		world: s.world, compiling: s.compiling, reports: s.reports, ledger: s.ledger, skews: s.skews, writer: writer, clock: o.Clock,
+		pace: newPace(), known: func() bool { return s.publisher.loaded.Load() && s.reports.fleet.Load() != nil },
+	}
+	s.pins = &pins{
+		world: s.world, compiling: s.compiling, skews: s.skews, writer: writer, clock: o.Clock, retention: o.PinRetention, pace: newPace(),
+	}
 	s.connect(o.Namespace)
 	return s
 }

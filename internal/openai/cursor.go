@@ -10,10 +10,10 @@ import (
 // maxDepth bounds nesting, as encoding/json does.
 const maxDepth = 10_000
 
-// cursor walks over strict JSON (RFC 8259, valid UTF-8) without decoding or copying it; a loose one takes more. Request bodies of many
-// megabytes pass through it, and every chunk of every stream; a general tokenizer would cost more than the rest of the
-// work on either. The first violation makes it bad, and a bad cursor yields nothing more, so that only the end of a
-// walk needs a check.
+// cursor walks over strict JSON (RFC 8259, valid UTF-8) without decoding or copying it; a loose one takes more. Request
+// bodies of many megabytes pass through it, and every chunk of every stream; a general tokenizer would cost more than the
+// rest of the work on either. The first violation makes it bad, and a bad cursor yields nothing more, so that only the end
+// of a walk needs a check.
 //
 //	for c.enter('{'); c.more('}'); {
 //		switch string(c.name()) {
