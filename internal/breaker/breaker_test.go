@@ -402,7 +402,7 @@ func TestCapacityGroup(t *testing.T) {
 			backends: group, do: func(x *rig) {
 				x.silent("b", 2)
 				x.clock.pass(satCooldown)
-				if _, ok := x.probeDue("a"); ok {
+				if in, _ := x.probeDue("a"); in <= 0 {
 					x.t.Error("a is to be probed although b caused the opening")
 				}
 				x.probe("b", Result{Kind: Success})

@@ -62,19 +62,14 @@ func (r *Registry) cause(b *backend) *backend {
 	return nil
 }
 
-// defers says that b leaves the group's probe to the backend that caused the opening. One that waits for callers of its
-// own is not waited for longer than another cooldown: it may have none.
-func (r *Registry) defers(b *backend, now time.Duration) bool {
-	cause := r.cause(b)
-	if cause == nil {
-		return false
+// turn is when the next probe of b may be sent: when its cooldown is over, but first the backend that caused the group's opening
+// has its turn. That one is not waited for longer than another cooldown in which nothing shows that the hardware is busy still: it
+// may wait for callers that never come, be rested by a pin, or have a trouble of its own by now.
+func (r *Registry) turn(b *backend) time.Duration {
+	if r.cause(b) == nil {
+		return b.retryAt()
 	}
-	return !cause.takesCallers() || now < r.deferral(b, cause)
-}
-
-// deferral is how long b waits for a cause that waits for callers.
-func (r *Registry) deferral(b, cause *backend) time.Duration {
-	return cause.retryAt() + b.cfg.cooldown[saturated]
+	return b.retryAt() + b.cfg.cooldown[saturated]
 }
 
 // groupProbed says whether a probe is out in b's group, be it a peer's: as its report shows, which ends with the peer.

@@ -128,8 +128,8 @@ func TestTheNewsOfAGroup(t *testing.T) {
 	x := newRig(t, "pod", server("a", grouped), server("b", grouped), server("c", grouped))
 	x.silent("c", 2)
 	x.admit("a", chat, LastResort).Done(Result{Kind: Success})
-	x.clock.pass(3 * satCooldown)
-	if _, ok := x.probeDue("b"); ok {
+	x.clock.pass(2*satCooldown - 1)
+	if in, _ := x.probeDue("b"); in <= 0 {
 		t.Error("b does not wait for c, which caused the opening and is ours to probe")
 	}
 	before := map[string]uint64{"a": x.record("a").Epoch, "b": x.record("b").Epoch}
@@ -157,5 +157,40 @@ func TestAMembersOwnTroubleIsTold(t *testing.T) {
 	x.probe("b", Result{Kind: Success})
 	if got := x.record("a"); got.State != Open || got.Reason != ReasonMisconfigured || got.Epoch != before+1 {
 		t.Errorf("%+v, was at epoch %d", got, before)
+	}
+}
+
+// A cause that cannot be asked, or whose trouble is another one by now, holds up the others for one more cooldown and no longer.
+func TestAGroupDoesNotShareTheFateOfItsCause(t *testing.T) {
+	cases := map[string]func(x *rig){
+		"a pin rests it": func(x *rig) {
+			pin := table.Pin{Name: "p", Backend: "hosted", Mode: table.PinPrefer, StartsAt: epoch0, ExpiresAt: epoch0.Add(99 * time.Hour)}
+			x.r.Apply(table.New([]*table.Route{
+				{Namespace: "ns", Name: "r", Model: "r", Chain: []table.Backend{server("a", grouped), server("hosted")}, Pins: []table.Pin{pin}},
+				{Namespace: "ns", Name: "s", Model: "s", Chain: []table.Backend{server("b", grouped)}},
+			}))
+			x.clock.pass(satCooldown)
+		},
+		"it is down": func(x *rig) {
+			x.probe("a", Result{Kind: Failed})
+			x.clock.pass(satCooldown)
+			x.probe("a", Result{Kind: Failed})
+		},
+		"its key is refused": func(x *rig) {
+			x.probe("a", Result{Kind: Misconfigured})
+			x.clock.pass(satCooldown)
+		},
+	}
+	for name, happens := range cases {
+		t.Run(name, func(t *testing.T) {
+			x := newRig(t, "pod", server("a", grouped), server("b", grouped))
+			x.silent("a", 2)
+			x.clock.pass(satCooldown)
+			happens(x)
+			x.probe("b", Result{Kind: Success})
+			if got := x.view("b").State; got != Closed {
+				t.Errorf("b is %s", got)
+			}
+		})
 	}
 }

@@ -90,8 +90,8 @@ func (r *Registry) sendProbe(b *backend, p *Permit, now time.Duration) {
 
 // takesCaller says whether an open breaker waits for a caller's request to be its probe, now.
 func (r *Registry) takesCaller(b *backend, now time.Duration) bool {
-	due := b.awaitsCaller || now >= b.retryAt()
-	return b.takesCallers() && due && !r.groupProbed(b, now) && !r.defers(b, now)
+	due := b.awaitsCaller && r.cause(b) == nil || now >= r.turn(b)
+	return b.takesCallers() && due && !r.groupProbed(b, now)
 }
 
 // takesCallers says whether a caller's turn is what may close the breaker: always by the route's choice, and after a

@@ -80,12 +80,17 @@ func (r *Registry) failedProbe(p *Permit, res Result, now time.Duration) {
 	}
 	r.meet(p, res, wasRefused, now)
 	r.transition(b, from)
-	if b.open[saturated].on && r.cause(b) == nil {
+	if b.open[saturated].on && r.cause(b) == nil && !res.failure() {
 		r.saturateGroup(b)
 	}
 	if res.Kind == Silent && !p.synthetic {
 		r.wantColdStart(p)
 	}
+}
+
+// failure says that the result is one of a backend that is broken, which says nothing of others on its hardware.
+func (res Result) failure() bool {
+	return res.Kind == Failed || res.Kind == Misconfigured || res.Kind == EndpointMissing
 }
 
 // meet moves the openings by what the probe met: what it shows of its own, and a whole cooldown of all that was open.

@@ -145,13 +145,7 @@ func (r *Registry) recoveryAt(b *backend) (at time.Duration, ok bool) {
 	if !b.isOpen() || b.probesByRequest() {
 		return 0, false
 	}
-	at = max(b.retryAt(), b.yieldUntil, b.heldUntil)
-	if cause := r.cause(b); cause != nil {
-		if !cause.takesCallers() {
-			return 0, false
-		}
-		at = max(at, r.deferral(b, cause))
-	}
+	at = max(r.turn(b), b.yieldUntil, b.heldUntil)
 	rank, ok := r.rankOf(b)
 	return at + time.Duration(rank)*(b.cfg.probeBound()+newsTravels), ok
 }
