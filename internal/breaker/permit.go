@@ -59,7 +59,7 @@ func (r *Registry) Admit(id table.BackendID, endpoint string, how Mode) (p *Perm
 // admitProbe lets one request through to an open breaker.
 func (r *Registry) admitProbe(b *backend, p *Permit, how Mode, now time.Duration) bool {
 	if how == LastResort {
-		if r.groupProbed(b, now) {
+		if r.groupProbed(b, now) || r.leavesRoom(b, now) {
 			return false
 		}
 	} else if b.marks[p.endpoint] != nil || !r.takesCaller(b, now) {

@@ -150,6 +150,13 @@ func (r *Registry) recoveryAt(b *backend) (at time.Duration, ok bool) {
 	return at + time.Duration(rank)*(b.cfg.probeBound()+newsTravels), ok
 }
 
+// leavesRoom says that a probe of the fleet's own is due at b and that the place there has come free a moment ago. Whose turn it is
+// must hear of that: callers who leave early, one after the other, would hold the place for ever, and none would bring news.
+func (r *Registry) leavesRoom(b *backend, now time.Duration) bool {
+	due := !b.takesCallers() && now >= r.turn(b)
+	return due && b.heldUntil > 0 && now < b.heldUntil+newsTravels && !b.cfg.restedAt(r.clock.Wall())
+}
+
 // startWanted begins suspicion and cold start.
 func (r *Registry) startWanted(run *runner, b *backend) {
 	if endpoint, wanted := b.wanted[Suspicion]; wanted {

@@ -31,9 +31,9 @@ func startFleet(t *testing.T, delay func(from, to string) time.Duration, names [
 	for _, name := range names {
 		r := New(Options{Self: name, Jitter: noJitter})
 		f.pods[name] = r
-		r.OnChange(func(bool) {
+		r.OnChange(func(urgent bool) {
 			for _, to := range names {
-				jobs.Go(func() { f.tell(ctx, name, to, delay(name, to)) })
+				jobs.Go(func() { f.tell(ctx, news{name, to, urgent, delay(name, to)}) })
 			}
 		})
 		r.Apply(routeOf(nil, backends...))
@@ -45,16 +45,33 @@ func startFleet(t *testing.T, delay func(from, to string) time.Duration, names [
 	return f
 }
 
-// tell brings what one proxy knows now to another.
-func (f *running) tell(ctx context.Context, from, to string, delay time.Duration) {
-	if to == from {
+// news is on its way from one proxy to another.
+type news struct {
+	from, to string
+	urgent   bool
+	delay    time.Duration
+}
+
+// tell brings what one proxy knows to another: at once, or what it knows a second later.
+func (f *running) tell(ctx context.Context, n news) {
+	if n.to == n.from {
 		return
 	}
-	records := f.pods[from].Records()
+	if !n.urgent && !elapses(ctx, time.Second) {
+		return
+	}
+	records := f.pods[n.from].Records()
+	if elapses(ctx, n.delay) {
+		f.pods[n.to].Adopt(n.from, records)
+	}
+}
+
+func elapses(ctx context.Context, d time.Duration) bool {
 	select {
-	case <-time.After(delay):
-		f.pods[to].Adopt(from, records)
+	case <-time.After(d):
+		return true
 	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -303,4 +320,27 @@ func (x *rig) probeIfDue(id string) *Permit {
 	p := &Permit{registry: x.r, backend: b, endpoint: chat, generation: b.generation.Load(), synthetic: true}
 	x.r.sendProbe(b, p, now)
 	return p
+}
+
+// Callers who leave early, one after the other, do not keep the fleet's own probe out, which has the time to wait for a model.
+func TestImpatientLastResortsLeaveRoomForAProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		names := []string{"pod-0", "pod-1", "pod-2"}
+		f := startFleet(t, func(string, string) time.Duration { return 20 * time.Millisecond }, names, server("a"))
+		last := names[slices.IndexFunc(names, func(name string) bool { return rendezvous("a", name, names) == 2 })]
+		p, _ := f.pods[last].Admit("a", chat, Normal)
+		p.Done(Result{Kind: Refused})
+		for range 30 {
+			if p, ok := f.pods[last].Admit("a", chat, LastResort); ok {
+				pass(10 * time.Second)
+				p.Done(Result{})
+			} else {
+				pass(time.Second)
+			}
+		}
+		f.stop()
+		if len(f.asked) != 1 {
+			t.Errorf("asked %+v, want one", f.asked)
+		}
+	})
 }
