@@ -20,18 +20,23 @@ type Options struct {
 
 // Admission holds the buckets and slots of one proxy. It is safe for concurrent use.
 type Admission struct {
+	applying sync.Mutex   // serializes Apply, and comes before mu
+	applied  *table.Table // what it had last
+
 	clock   Clock
 	buckets sync.Map // route key -> *bucket, each with a lock of its own: a reload holds nobody up
 
 	mu     sync.Mutex
 	live   int
-	bounds map[table.BackendID]int    // maxInFlight of every backend that the table names; replaced, never changed
+	bounds map[table.BackendID]int    // maxInFlight of every backend that the table names
 	slots  map[table.BackendID]*slots // those in use
 }
 
 // New returns an Admission for a fleet of one.
 func New(o Options) *Admission {
-	a := &Admission{clock: o.Clock, live: 1, slots: map[table.BackendID]*slots{}}
+	a := &Admission{
+		clock: o.Clock, live: 1, applied: &table.Table{}, bounds: map[table.BackendID]int{}, slots: map[table.BackendID]*slots{},
+	}
 	if a.clock == nil {
 		a.clock = systemClock{start: time.Now()}
 	}
@@ -62,12 +67,21 @@ func (a *Admission) SetLive(n int) {
 // that it does not name go, and so do slots when their last user has left. It is made to be passed to
 // table.Store.Prepare.
 func (a *Admission) Apply(t *table.Table) {
-	bounds := boundsOf(t)
+	a.applying.Lock()
+	defer a.applying.Unlock()
+	changed := t.Changed(a.applied)
+	bounds := boundsOf(t, changed)
+	a.applied = t
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.bounds = bounds
-	for id, s := range a.slots {
-		if bound, named := bounds[id]; named {
+	for id := range changed {
+		bound, named := bounds[id]
+		if !named {
+			delete(a.bounds, id)
+			continue
+		}
+		a.bounds[id] = bound
+		if s := a.slots[id]; s != nil {
 			s.maxInFlight = bound
 			s.grant(a.live)
 		}
@@ -83,13 +97,19 @@ func (a *Admission) Apply(t *table.Table) {
 	})
 }
 
-// boundsOf reads maxInFlight by backend id. The compiler gives every route of one backend the same, but shards arrive
+// boundsOf reads maxInFlight of some backends, as far as the table names them. The compiler gives every route of one backend the same, but shards arrive
 // one by one: meanwhile the smallest holds. 0 is unlimited.
-func boundsOf(t *table.Table) map[table.BackendID]int {
-	bounds := map[table.BackendID]int{}
+func boundsOf(t *table.Table, of map[table.BackendID]bool) map[table.BackendID]int {
+	bounds := make(map[table.BackendID]int, len(of))
+	if len(of) == 0 {
+		return bounds
+	}
 	for _, route := range t.Routes() {
 		for i := range route.Chain {
 			id, bound := route.Chain[i].ID, route.Chain[i].MaxInFlight
+			if !of[id] {
+				continue
+			}
 			if known, named := bounds[id]; !named || known == 0 || bound > 0 && bound < known {
 				bounds[id] = bound
 			}

@@ -3,7 +3,10 @@ package admission
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -389,5 +392,33 @@ func BenchmarkAcquireFree(b *testing.B) {
 			b.Fatal(err)
 		}
 		release()
+	}
+}
+
+// Apply looks only at what differs between two tables. Whatever tables come, it is to know the same as if it had read the last one
+// whole.
+func TestApplyKnowsTheBoundsOfTheWholeTableHoweverItCame(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	a := New(Options{})
+	routes := map[string]*table.Route{}
+	for step := range 300 {
+		for range random.IntN(4) {
+			name := fmt.Sprint("route-", random.IntN(8))
+			r := &table.Route{Namespace: "ns", Name: name, Model: name}
+			for range random.IntN(4) {
+				r.Chain = append(r.Chain, table.Backend{ID: table.BackendID(fmt.Sprint(random.IntN(10))), MaxInFlight: random.IntN(3)})
+			}
+			routes[name] = r
+			if random.IntN(3) == 0 {
+				delete(routes, name)
+			}
+		}
+		next := table.New(slices.Collect(maps.Values(routes)))
+		a.Apply(next)
+		whole := New(Options{})
+		whole.Apply(next)
+		if diff := cmp.Diff(whole.bounds, a.bounds); diff != "" {
+			t.Fatalf("step %d (-want +got):\n%s", step, diff)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package breaker
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -81,13 +82,22 @@ func (c *config) lease() time.Duration {
 	return bound + bound/10
 }
 
-// configs reads a table by backend id. There may be about so many as expected.
-func configs(t *table.Table, expected int) map[table.BackendID]*config {
-	byID := make(map[table.BackendID]*config, expected)
+// configs reads what a table says of some backends; nil of one that it does not name.
+func configs(t *table.Table, of map[table.BackendID]bool) map[table.BackendID]*config {
+	byID := make(map[table.BackendID]*config, len(of))
+	for id := range of {
+		byID[id] = nil
+	}
+	if len(of) == 0 {
+		return byID
+	}
 	for _, route := range t.Routes() {
 		for i := range route.Chain {
 			b := &route.Chain[i]
-			c := byID[b.ID]
+			c, asked := byID[b.ID]
+			if !asked {
+				continue
+			}
 			if c == nil {
 				c = &config{
 					backend:   b,
@@ -122,55 +132,81 @@ func (c *config) merge(route *table.Route, b *table.Backend) {
 // Apply takes a new table: the state of every id that it names is kept, under the new thresholds, cooldowns, groups and
 // pins; all others are dropped. It is made to be passed to table.Store.Prepare.
 func (r *Registry) Apply(t *table.Table) {
-	byID := configs(t, len(*r.index.Load())) // the long part, outside of the lock
-	groups := map[string][]*backend{}
+	r.applying.Lock()
+	defer r.applying.Unlock()
+	byID := configs(t, t.Changed(r.applied)) // the long part, outside of the lock
+	r.applied = t
 
 	r.mu.Lock()
 	defer r.unlock()
 	now := r.clock.Monotonic()
-	old := *r.index.Load()
-	var added []*backend
+	var d difference
 	for id, c := range byID {
-		b := old[id]
-		if b == nil {
-			b = &backend{id: id}
-			b.calm.Store(true)
-			added = append(added, b)
-		}
-		if b.cfg != nil && b.isOpen() && b.probesByRequest() {
-			b.heldUntil = now
-		}
-		b.cfg = c
-		if g := c.backend.Group; g != "" {
-			groups[g] = append(groups[g], b)
-		}
+		r.follow(id, c, now, &d)
 	}
-	r.reindex(byID, added)
-	r.groups = sortGroups(groups)
-	r.ranked++ // a backend may have come into a group
-	r.adoptKnown(added, now)
+	r.reindex(&d)
+	if d.grouped {
+		r.regroup()
+	}
+	r.adoptKnown(d.added, now)
 	r.wakeRun()
+}
+
+// difference is what a new table makes different.
+type difference struct {
+	added, gone []*backend
+	grouped     bool // it concerns members of groups
+}
+
+// follow gives a backend what a new table says of it; nil says that it is named no more.
+func (r *Registry) follow(id table.BackendID, c *config, now time.Duration, d *difference) {
+	b := (*r.index.Load())[id]
+	if b != nil && b.cfg.backend.Group != "" || c != nil && c.backend.Group != "" {
+		d.grouped = true
+	}
+	switch {
+	case c == nil && b == nil:
+		return
+	case c == nil:
+		d.gone = append(d.gone, b)
+		return
+	case b == nil:
+		b = &backend{id: id}
+		b.calm.Store(true)
+		d.added = append(d.added, b)
+	case b.isOpen() && b.probesByRequest():
+		b.heldUntil = now
+	}
+	b.cfg = c
 }
 
 // reindex gives those who look up an id the backends of a table, where they are not the same as before: most changes of a table
 // name what the one before named.
-func (r *Registry) reindex(named map[table.BackendID]*config, added []*backend) {
-	old := *r.index.Load()
-	if len(added) == 0 && len(named) == len(old) {
+func (r *Registry) reindex(d *difference) {
+	if len(d.added)+len(d.gone) == 0 {
 		return
 	}
-	next := make(map[table.BackendID]*backend, len(named))
-	for id, b := range old {
-		if named[id] == nil {
-			r.drop(b)
-			continue
-		}
-		next[id] = b
+	next := maps.Clone(*r.index.Load())
+	for _, b := range d.gone {
+		r.drop(b)
+		delete(next, b.id)
 	}
-	for _, b := range added {
+	for _, b := range d.added {
 		next[b.id] = b
 	}
 	r.index.Store(&next)
+}
+
+// regroup finds the members of each group anew.
+func (r *Registry) regroup() {
+	groups := map[string][]*backend{}
+	for _, b := range *r.index.Load() {
+		if g := b.cfg.backend.Group; g != "" {
+			groups[g] = append(groups[g], b)
+		}
+	}
+	r.groups = sortGroups(groups)
+	r.ranked++ // a backend may have come into a group
 }
 
 // drop forgets a backend that no table names. Requests that are out or queued for it go on; their results count nowhere.

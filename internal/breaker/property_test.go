@@ -346,6 +346,7 @@ func BenchmarkViewOpen(b *testing.B) {
 	}
 }
 
+// BenchmarkApplyTenThousandRoutes is what the breakers have to do when one shard of the table is replaced.
 func BenchmarkApplyTenThousandRoutes(b *testing.B) {
 	r := New(Options{})
 	routes := make([]*table.Route, 10000)
@@ -353,9 +354,14 @@ func BenchmarkApplyTenThousandRoutes(b *testing.B) {
 		name := strconv.Itoa(i)
 		routes[i] = &table.Route{Namespace: "ns", Name: name, Model: name, Chain: []table.Backend{server("a" + name), server("b" + name)}}
 	}
-	t := table.New(routes)
+	tables := [2]*table.Table{table.New(routes), nil}
+	for i := range routes[:len(routes)/table.Shards] { // a shard was read anew
+		same := *routes[i]
+		routes[i] = &same
+	}
+	tables[1] = table.New(routes)
 	b.ReportAllocs()
-	for b.Loop() {
-		r.Apply(t)
+	for i := 0; b.Loop(); i++ {
+		r.Apply(tables[i%2])
 	}
 }

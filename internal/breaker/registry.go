@@ -25,6 +25,9 @@ type Options struct {
 // A calm breaker (closed, nothing counted anywhere) is read through atomics alone. All else is behind one mutex: trouble
 // is rare, its critical sections are short, and groups span backends.
 type Registry struct {
+	applying sync.Mutex   // serializes Apply, and comes before mu
+	applied  *table.Table // what it had last
+
 	clock  Clock
 	self   string
 	jitter func(time.Duration) time.Duration
@@ -54,13 +57,14 @@ type notice struct {
 // New returns an empty registry.
 func New(o Options) *Registry {
 	r := &Registry{
-		clock:  o.Clock,
-		self:   o.Self,
-		jitter: o.Jitter,
-		wake:   make(chan struct{}, 1),
-		groups: map[string][]*backend{},
-		active: map[*backend]struct{}{},
-		peers:  map[string]*peer{},
+		clock:   o.Clock,
+		applied: &table.Table{},
+		self:    o.Self,
+		jitter:  o.Jitter,
+		wake:    make(chan struct{}, 1),
+		groups:  map[string][]*backend{},
+		active:  map[*backend]struct{}{},
+		peers:   map[string]*peer{},
 	}
 	if r.clock == nil {
 		r.clock = SystemClock()

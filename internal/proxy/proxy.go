@@ -44,13 +44,18 @@ func New(cfg Config) *Proxy {
 		}
 	})
 	cfg.Store.Prepare(p.apply)
+	cfg.Store.OnSwap(p.forget)
 	return p
 }
 
-// apply makes all state that outlives tables follow a new one.
+// apply makes what judges requests follow a new table, before a request may load it.
 func (p *Proxy) apply(t *table.Table) {
 	p.cfg.Breakers.Apply(t)
 	p.cfg.Admission.Apply(t)
+}
+
+// forget drops what no request of a new table asks for. No request waits for that.
+func (p *Proxy) forget(t *table.Table) {
 	p.cfg.Metrics.Retain(t)
 	p.transports.retain(t)
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -83,19 +84,20 @@ func (t *transports) get(b *table.Backend, connect time.Duration) (*transport, e
 // retain drops the transports that the table does not name. Requests that run on them go on; their connections close
 // when they end.
 func (t *transports) retain(current *table.Table) {
-	named := map[transportKey]bool{}
-	for _, r := range current.Routes() {
-		for i := range r.Chain {
-			named[keyOf(&r.Chain[i], r.Timeouts.Connect)] = true
-		}
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for key, tr := range t.byKey {
-		if !named[key] {
-			delete(t.byKey, key)
-			tr.close()
+	gone := maps.Clone(t.byKey)
+	for _, r := range current.Routes() {
+		if len(gone) == 0 {
+			return // mostly all are named soon: there are few, and what many backends share is one
 		}
+		for i := range r.Chain {
+			delete(gone, keyOf(&r.Chain[i], r.Timeouts.Connect))
+		}
+	}
+	for key, tr := range gone {
+		delete(t.byKey, key)
+		tr.close()
 	}
 }
 

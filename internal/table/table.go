@@ -276,6 +276,40 @@ func compareRoutes(a, b *Route) int {
 	return strings.Compare(a.Key(), b.Key())
 }
 
+// Changed returns the backends of the routes that are not the same value in both tables: as a shard is replaced whole, all of the
+// shards that were. What a table says of any other backend is as it was.
+func (t *Table) Changed(before *Table) map[BackendID]bool {
+	changed := map[BackendID]bool{}
+	add := func(r *Route) {
+		for i := range r.Chain {
+			changed[r.Chain[i].ID] = true
+		}
+	}
+	was, is := before.routes, t.routes
+	for len(was) > 0 && len(is) > 0 {
+		if was[0] == is[0] {
+			was, is = was[1:], is[1:]
+			continue
+		}
+		order := compareRoutes(was[0], is[0])
+		if order <= 0 {
+			add(was[0])
+			was = was[1:]
+		}
+		if order >= 0 {
+			add(is[0])
+			is = is[1:]
+		}
+	}
+	for _, r := range was {
+		add(r)
+	}
+	for _, r := range is {
+		add(r)
+	}
+	return changed
+}
+
 // ByModel returns the route that serves a logical model, or nil. The match is exact.
 func (t *Table) ByModel(model string) *Route { return t.byModel[model] }
 

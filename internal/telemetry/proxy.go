@@ -103,17 +103,20 @@ func (p *Proxy) Retain(t *table.Table) {
 // retainTransitions drops the breaker series of backends that no route of their namespace names.
 func (p *Proxy) retainTransitions(t *table.Table) {
 	type owner struct{ namespace, backend string }
-	named := map[owner]bool{}
+	gone := map[owner]bool{}
+	for _, labels := range labelsOf(p.transitions) {
+		gone[owner{labels[labelNamespace], labels[labelBackend]}] = true
+	}
 	for _, r := range t.Routes() {
+		if len(gone) == 0 {
+			return // few backends ever have a transition
+		}
 		for i := range r.Chain {
-			named[owner{r.Namespace, r.Chain[i].Name}] = true
+			delete(gone, owner{r.Namespace, r.Chain[i].Name})
 		}
 	}
-	for _, labels := range labelsOf(p.transitions) {
-		o := owner{labels[labelNamespace], labels[labelBackend]}
-		if !named[o] {
-			p.transitions.DeletePartialMatch(prometheus.Labels{labelNamespace: o.namespace, labelBackend: o.backend})
-		}
+	for o := range gone {
+		p.transitions.DeletePartialMatch(prometheus.Labels{labelNamespace: o.namespace, labelBackend: o.backend})
 	}
 }
 
