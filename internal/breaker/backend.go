@@ -66,7 +66,7 @@ type backend struct {
 	// yieldUntil: our guess at the dialect was wrong, so another proxy is to probe meanwhile.
 	yieldUntil time.Duration
 	// heldUntil: until then probes of ours were not to be sent, whatever the time: to a backend that a pin rested, that was its
-	// callers' to find out about, or at which a probe was out. Whose turn it is counts from then on, else it would be everybody's
+	// callers' to find out about, or at whose hardware a probe was out. Whose turn it is counts from then on, else it would be everybody's
 	// at once.
 	heldUntil time.Duration
 	// awaitsCaller: after a settled answer only a caller's request can tell, and retryAt does not hold it back.
@@ -203,7 +203,20 @@ func (rec *Record) count(c class) int {
 // freeProbe gives the place of a probe back. The breaker stays open with its retryAt.
 func (r *Registry) freeProbe(b *backend) {
 	from := b.state()
-	b.probe = nil
-	b.heldUntil = r.clock.Monotonic()
+	r.vacate(b)
 	r.note(b, from)
+}
+
+// vacate takes the probe that was out off b.
+func (r *Registry) vacate(b *backend) {
+	b.probe = nil
+	r.hold(b)
+}
+
+// hold counts from now whose turn the next probe at b's hardware is.
+func (r *Registry) hold(b *backend) {
+	now := r.clock.Monotonic()
+	for _, m := range r.members(b) {
+		m.heldUntil = now
+	}
 }

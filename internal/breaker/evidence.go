@@ -78,7 +78,7 @@ func (r *Registry) good(p *Permit, now time.Duration) {
 	from, over := b.state(), b.open[b.leading()]
 	causes := b.open[saturated].on && r.cause(b) == nil
 	if b.probe == p {
-		b.probe = nil
+		r.vacate(b)
 	}
 	b.shut()
 	b.refusals = 0

@@ -89,7 +89,7 @@ func (r *Registry) Adopt(name string, records []Record) {
 		}
 		r.refresh(b, now)
 		if before.State == HalfOpen && rec.State != HalfOpen {
-			b.heldUntil = now
+			r.hold(b)
 		}
 		if named {
 			r.adopt(b, name, rec, now)
@@ -120,10 +120,15 @@ func (r *Registry) Forget(name string) {
 	}
 	delete(r.peers, name)
 	now := r.clock.Monotonic()
-	for id := range gone.records {
-		if b := r.lookup(id); b != nil {
-			r.rest(b, now)
+	for id, rec := range gone.records {
+		b := r.lookup(id)
+		if b == nil {
+			continue
 		}
+		if rec.State == HalfOpen {
+			r.hold(b)
+		}
+		r.rest(b, now)
 	}
 }
 

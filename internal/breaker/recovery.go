@@ -33,7 +33,7 @@ func (r *Registry) settledProbe(p *Permit, now time.Duration) {
 	if !p.synthetic && over.on {
 		b.open[failing] = opening{}
 		if !b.isOpen() {
-			b.probe = nil
+			r.vacate(b)
 			r.closed(b, from, over)
 			return
 		}
@@ -43,7 +43,7 @@ func (r *Registry) settledProbe(p *Permit, now time.Duration) {
 		return
 	}
 	// Re-opened for a whole cooldown, here and in the fleet, so that no proxy sends another probe of its own before.
-	b.probe = nil
+	r.vacate(b)
 	c := b.leading()
 	o := b.open[c]
 	o.until = now + b.cfg.cooldown[c]
@@ -72,7 +72,7 @@ func (r *Registry) missedProbe(p *Permit, res Result, now time.Duration) {
 func (r *Registry) failedProbe(p *Permit, res Result, now time.Duration) {
 	b := p.backend
 	from := b.state()
-	b.probe = nil
+	r.vacate(b)
 	b.lastEndpoint = p.endpoint
 	wasRefused := b.open[saturated].on && b.open[saturated].reason == ReasonRefused
 	if wasRefused {

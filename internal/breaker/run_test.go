@@ -168,8 +168,9 @@ func TestRunProbes(t *testing.T) {
 				b.r.Adopt(pod2(t), []Record{{ID: "a", State: HalfOpen, Reason: ReasonSaturated, Epoch: 1}})
 				pass(45 * time.Second)
 				b.r.Forget(pod2(t))
+				b.r.SetPeers([]string{"pod"})
 				pass(time.Hour)
-			}, []asked{recovery(satCooldown + minProbeBound + newsTravels)}},
+			}, []asked{recovery(satCooldown + 45*time.Second)}},
 		"not beside a peer's at the same hardware, and soon after it": {
 			plain(grouped), func(b *bench) {
 				b.r.Apply(routeOf(nil, server("a", grouped), server("b", grouped)))

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +20,10 @@ type running struct {
 	*bench // answers the probes of all
 	pods   map[string]*Registry
 	names  []string
+	silent atomic.Pointer[string] // the one whose news does not travel any more
 }
+
+func (f *running) silence(name string) { f.silent.Store(&name) }
 
 // startFleet starts proxies with one table; delay tells how long each one's news travels to the others.
 func startFleet(t *testing.T, delay func(from, to string) time.Duration, names []string, backends ...table.Backend) *running {
@@ -61,6 +65,9 @@ func (f *running) tell(ctx context.Context, n news) {
 		return
 	}
 	records := f.pods[n.from].Records()
+	if gone := f.silent.Load(); gone != nil && *gone == n.from {
+		return
+	}
 	if elapses(ctx, n.delay) {
 		f.pods[n.to].Adopt(n.from, records)
 	}
@@ -341,6 +348,34 @@ func TestImpatientLastResortsLeaveRoomForAProbe(t *testing.T) {
 		f.stop()
 		if len(f.asked) != 1 {
 			t.Errorf("asked %+v, want one", f.asked)
+		}
+	})
+}
+
+// Where a proxy dies late within its probe, one of the others takes over, and not all whose turn has come meanwhile.
+func TestOneProxyTakesOverFromOneThatDied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		names, dying := []string{"pod-0", "pod-1", "pod-2"}, "dying"
+		for rendezvous("a", dying, append(names, dying)) > 0 {
+			dying += "-"
+		}
+		f := startFleet(t, func(string, string) time.Duration { return 20 * time.Millisecond }, append(names, dying), server("a"))
+		p, _ := f.pods["pod-0"].Admit("a", chat, Normal)
+		p.Done(Result{Kind: Refused})
+		pass(failCooldown + 110*time.Second)
+		for _, name := range names { // its last report; what comes after it is lost
+			f.pods[name].Adopt(dying, f.pods[dying].Records())
+		}
+		f.silence(dying)
+		pass(45 * time.Second)
+		for _, name := range names {
+			f.pods[name].Forget(dying)
+			f.pods[name].SetPeers(names)
+		}
+		pass(20 * time.Second)
+		f.stop()
+		if len(f.asked) != 2 {
+			t.Errorf("asked %+v, want two: by the one that died, and by one other", f.asked)
 		}
 	})
 }
