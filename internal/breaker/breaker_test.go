@@ -494,19 +494,19 @@ func TestReload(t *testing.T) {
 
 func TestOpenedWakesThoseWhoQueue(t *testing.T) {
 	x := newRig(t, "pod", server("a", byRequest))
-	waiting, another := x.r.Opened("a"), x.r.Opened("a")
+	waiting, another := x.r.Opened("a", Normal), x.r.Opened("a", Normal)
 	if isClosed(waiting) {
 		t.Fatal("told to leave a closed breaker")
 	}
 	x.silent("a", 2)
-	if !isClosed(waiting) || !isClosed(another) || !isClosed(x.r.Opened("a")) {
+	if !isClosed(waiting) || !isClosed(another) || !isClosed(x.r.Opened("a", Normal)) {
 		t.Error("nobody was told that the breaker opened")
 	}
 	x.clock.pass(satCooldown)
-	if isClosed(x.r.Opened("a")) {
+	if isClosed(x.r.Opened("a", Normal)) {
 		t.Error("the caller that is wanted as the probe was told to leave")
 	}
-	if x.r.Opened("unknown") != nil {
+	if x.r.Opened("unknown", Normal) != nil {
 		t.Error("an id that no table names opens")
 	}
 }

@@ -58,15 +58,19 @@ func (r *Registry) Admit(id table.BackendID, endpoint string, how Mode) (p *Perm
 
 // admitProbe lets one request through to an open breaker.
 func (r *Registry) admitProbe(b *backend, p *Permit, how Mode, now time.Duration) bool {
-	if how == LastResort {
-		if r.groupProbed(b, now) || r.leavesRoom(b, now) {
-			return false
-		}
-	} else if b.marks[p.endpoint] != nil || !r.takesCaller(b, now) {
+	if r.refuses(b, how, now) || how == Normal && b.marks[p.endpoint] != nil {
 		return false
 	}
 	r.sendProbe(b, p, now)
 	return true
+}
+
+// refuses says whether an open breaker turns a request of that mode away, now.
+func (r *Registry) refuses(b *backend, how Mode, now time.Duration) bool {
+	if how == LastResort {
+		return r.groupProbed(b, now) || r.leavesRoom(b, now)
+	}
+	return !r.takesCaller(b, now)
 }
 
 // admitTrial lets one request at a time through to a pair that is passed over, where nothing else is left.

@@ -115,9 +115,8 @@ var closedChannel = func() chan struct{} {
 }()
 
 // Opened returns a channel that is closed when the breaker opens, for those who queue for the backend, or when another request
-// has become the probe that it waits for. It is closed already when a Normal request would be refused now. A last resort waits
-// without it.
-func (r *Registry) Opened(id table.BackendID) <-chan struct{} {
+// has become the probe that it waits for. It is closed already when an open breaker would refuse a request of that mode now.
+func (r *Registry) Opened(id table.BackendID, how Mode) <-chan struct{} {
 	b := r.lookup(id)
 	if b == nil {
 		return nil
@@ -126,7 +125,7 @@ func (r *Registry) Opened(id table.BackendID) <-chan struct{} {
 	defer r.unlock()
 	now := r.clock.Monotonic()
 	r.refresh(b, now)
-	if b.state() != Closed && !r.takesCaller(b, now) {
+	if b.state() != Closed && r.refuses(b, how, now) {
 		return closedChannel
 	}
 	if b.opened == nil {

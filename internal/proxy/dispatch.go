@@ -91,11 +91,7 @@ func (x *exchange) spill(why error) {
 func (x *exchange) ask(i int) (outcome Outcome, asked bool) {
 	backend := x.plan.Steps[i].Backend
 	for try := 0; ; try++ {
-		mode := breaker.Normal
-		if x.plan.AllOpen {
-			mode = breaker.LastResort
-		}
-		permit, ok := x.p.cfg.Breakers.Admit(backend.ID, x.path(), mode)
+		permit, ok := x.p.cfg.Breakers.Admit(backend.ID, x.path(), x.mode())
 		if !ok {
 			return outcome, asked
 		}
@@ -108,6 +104,14 @@ func (x *exchange) ask(i int) (outcome Outcome, asked bool) {
 			return outcome, true
 		}
 	}
+}
+
+// mode is how the request asks the breakers: as a last resort where they have left no other backend.
+func (x *exchange) mode() breaker.Mode {
+	if x.plan.AllOpen {
+		return breaker.LastResort
+	}
+	return breaker.Normal
 }
 
 // announce tells a streaming caller which backend is tried now.

@@ -24,13 +24,10 @@ func (x *exchange) enqueue(i int) (release func(), err error) {
 	if !isFull(err) {
 		return release, err
 	}
-	wait := admission.Wait{Length: x.route.Queue.Length}
+	wait := admission.Wait{Length: x.route.Queue.Length, Opened: x.p.cfg.Breakers.Opened(backend.ID, x.mode())}
 	if i+1 < len(x.plan.Steps) {
 		wait.MaxWait = x.route.Queue.MaxWait
 		wait.Leave = func() bool { return x.roomBehind(i) }
-	}
-	if !x.plan.AllOpen {
-		wait.Opened = x.p.cfg.Breakers.Opened(backend.ID)
 	}
 	if x.budget.limited() {
 		var cancel context.CancelFunc

@@ -190,7 +190,8 @@ func TestHowAWaitForASlotEnds(t *testing.T) {
 	}
 	cases := map[string]struct {
 		says      []string
-		meanwhile func(b *bubble) // when the first caller has the slot, and
+		before    func(b *bubble) // when nobody has the slot,
+		meanwhile func(b *bubble) // when the first caller has it, and
 		within    func(b *bubble) // when the second one waits
 		header    []string
 		wantAfter time.Duration
@@ -199,6 +200,7 @@ func TestHowAWaitForASlotEnds(t *testing.T) {
 		"with the request's time": {says: []string{silence}, header: []string{"X-Request-Timeout-Ms", "2000"}, wantAfter: 2 * time.Second},
 		"with a slot, for a last resort too": {says: []string{later}, meanwhile: func(b *bubble) { openBreaker(b, "a") },
 			wantAfter: 10 * time.Second, want: `{"state":"upstream_started","n":1,"backend":"a","reason":"breaker-open"}`},
+		"at once, behind another last resort": {says: []string{silence}, before: func(b *bubble) { openBreaker(b, "a") }},
 		"not for a backend that has opened": {says: []string{later, oneToken}, within: func(b *bubble) { openBreaker(b, "b") },
 			wantAfter: 10 * time.Second, want: `{"state":"upstream_started","n":1,"backend":"a","reason":"first"}`},
 		"for one that is well": {says: []string{later, oneToken + "data: [DONE]\n\n"},
@@ -211,6 +213,9 @@ func TestHowAWaitForASlotEnds(t *testing.T) {
 					r.Chain[0].MaxInFlight = 1
 					r.Queue = table.Queue{Length: 8, MaxWait: time.Second}
 				})
+				if tc.before != nil {
+					tc.before(b)
+				}
 				ctx, leave := context.WithCancel(t.Context())
 				var first sync.WaitGroup
 				first.Go(func() { _, _ = b.ask(ctx, true) })
