@@ -147,7 +147,7 @@ func deltaOf(choice object) ([]byte, error) {
 // memberOf finds a member's value in an object; the last one counts, as for every decoder.
 func memberOf(body []byte, name string) Span {
 	var at Span
-	c := cursor{b: body}
+	c := cursor{b: body, loose: true}
 	for c.enter('{'); c.more('}'); {
 		if string(c.name()) == name {
 			at = c.value()

@@ -43,6 +43,13 @@ func TestAppendStream(t *testing.T) {
 				`{"object":"chat.completion.chunk","choices":[{"index":1,"delta":{},"finish_reason":"tool_calls"}]}`,
 			},
 		},
+		"tool calls behind half a character get it too": {
+			ep: openai.ChatCompletions, body: "{\"choices\":[{\"message\":{\"content\":\"\xe5\",\"tool_calls\":[{\"id\":\"a\"}]},\"finish_reason\":\"tool_calls\"}]}",
+			want: []string{
+				"{\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\xe5\",\"tool_calls\":[{\"id\":\"a\",\"index\":0}]},\"finish_reason\":null}]}",
+				`{"object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}`,
+			},
+		},
 		"a pretty-printed body becomes events of one line": {
 			ep: openai.ChatCompletions, body: "{\n \"id\": \"c\",\n \"choices\": [\n {\"message\":\n{\"content\": \"a\\nb\"}, \"logprobs\": {\n}}]}",
 			want: []string{
