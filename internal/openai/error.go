@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -97,8 +98,12 @@ func (e *Error) appendExtras(dst []byte) []byte {
 
 // AppendErrorEvent appends an error body as the last event of a stream whose status line has gone. No [DONE] follows it.
 // It is a data event without a name, apart from the messages dialect: its clients skip what has no name, and a cut answer
-// would look whole to them.
+// would look whole to them. It is of one line: a backend's own body may be pretty-printed, and not every client joins lines.
 func AppendErrorEvent(dst []byte, ep Endpoint, body []byte) []byte {
+	var line bytes.Buffer
+	if json.Compact(&line, body) == nil {
+		body = line.Bytes()
+	}
 	if ep != Messages {
 		return sse.AppendData(dst, body)
 	}

@@ -216,6 +216,10 @@ func TestErrorEventOfTheMessagesDialect(t *testing.T) {
 			in:   `{"type":"error","error":{"type":"overloaded_error"}}`,
 			want: "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}\n\n",
 		},
+		"a pretty-printed one is of one line": {
+			in:   "{\n  \"error\": {\n    \"message\": \"a  b\",\"n\":1.0\n  }\n}\n",
+			want: "event: error\ndata: {\"type\":\"error\",\"error\":{\"message\":\"a  b\",\"n\":1.0}}\n\n",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, string(openai.AppendErrorEvent(nil, openai.Messages, []byte(tc.in)))); diff != "" {
