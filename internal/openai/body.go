@@ -21,7 +21,7 @@ func JudgeBody(ep Endpoint, body []byte) BodyFacts {
 		return BodyFacts{Answer: Answer{Class: Invalid, Reason: whyNoJSON(body)}}
 	}
 	if w.failed {
-		f, _ := findError(body)
+		f, _ := findError(legible(body))
 		return BodyFacts{Answer: judgeError(&f, Invalid)}
 	}
 	if !w.answers(ep) {

@@ -148,7 +148,7 @@ const maxForeignMessage = 2048
 // byte unchanged. A body of another shape is wrapped into an envelope with the code upstream_request_rejected; of it
 // only a JSON message survives ("message", "detail", or "error" as a string), since that was written for the caller.
 func AppendRejection(dst, body []byte, status int) []byte {
-	body = unlisted(body)
+	body = legible(body)
 	f, ok := findError(body)
 	if !ok || f.object.Start == f.object.End {
 		e := Error{Code: CodeUpstreamRejected, UpstreamStatus: status}

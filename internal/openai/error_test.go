@@ -161,6 +161,7 @@ func TestAppendRejection(t *testing.T) {
 		"details of odd types":                {`{"detail":[1,"x",{"loc":5,"msg":7}]}`, silent},
 		"an error within a list":              {`[{"error":{"code":"x"}}]`, `{"error":{"code":"x","upstream_status":422}}`},
 		"an error within a list, not alone":   {`[{"error":{"code":"x"}},{"error":{"code":"y"}}]`, `{"error":{"code":"x","upstream_status":422}}`},
+		"half a character":                    {"{\"error\":{\"message\":\"\xe5\"}}", "{\"error\":{\"message\":\"\ufffd\",\"upstream_status\":422}}"},
 		"a list of nothing":                   {`[]`, silent},
 		"a list that is cut":                  {`[{"error":{"code":"x"}}`, silent},
 		"HTML stays behind":                   {`<html>http://internal.host/</html>`, silent},

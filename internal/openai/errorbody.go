@@ -109,8 +109,10 @@ func detailsOf(v []byte) string {
 	return strings.Join(said, "; ")
 }
 
-// unlisted returns the first object of a body that is a list: so Google's servers wrap their errors. Other bodies stay.
-func unlisted(body []byte) []byte {
+// legible returns an error body in valid UTF-8: what was cut within a character is an error all the same. Of a body that is a list it
+// returns the first object: so Google's servers wrap their errors.
+func legible(body []byte) []byte {
+	body = bytes.ToValidUTF8(body, []byte("\ufffd"))
 	c := cursor{b: body}
 	if c.peek() != '[' {
 		return body

@@ -260,7 +260,7 @@ func (w *eventWalk) faulty(data []byte) EventFacts {
 	if !w.failed {
 		return EventFacts{}
 	}
-	f, ok := findError(unwrapResponse(data))
+	f, ok := findError(unwrapResponse(legible(data)))
 	if !ok {
 		f = foreignError{message: string(data)}
 	}

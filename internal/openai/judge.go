@@ -77,7 +77,7 @@ func JudgeStatus(r *Response) Answer {
 	if r.Status >= 200 && r.Status <= 299 {
 		return Answer{Class: Success, Status: r.Status}
 	}
-	f, _ := findError(unlisted(r.Body))
+	f, _ := findError(legible(r.Body))
 	a := Answer{Class: classOf(r.Status, &f), Status: r.Status, Quota: f.quota()}
 	switch {
 	case a.Class == Refused:
