@@ -26,9 +26,11 @@ var credentials = set("Ocp-Apim-Subscription-Key", "Cf-Access-Client-Id", "Cf-Ac
 var credentialEnds = [...]string{"-Api-Key", "apikey", "-Access-Key", "-Secret-Key", "-Auth-Key", "-Auth", "authorization",
 	"-Token", "-Secret", "-Password"}
 
-// notToBackends stay here: what the framing of the new request settles, what tells about the caller's network or browser,
-// what would turn it into another request, and what is addressed to this proxy.
-var notToBackends = set("Openai-Organization", "Openai-Project", "Accept-Encoding", "Host", "User-Agent", "Via", "Forwarded",
+// notToBackends stay here: what the framing of the new request settles, what is true of the caller's bytes alone (the model in them
+// changes), what tells about the caller's network or browser, what would turn it into another request, and what is addressed to
+// this proxy.
+var notToBackends = set("Openai-Organization", "Openai-Project", "Accept-Encoding", "Host", "User-Agent",
+	"Digest", "Content-Digest", "Repr-Digest", "Content-Md5", "Via", "Forwarded",
 	"X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "Client-Ip", "Origin", "Referer",
 	"X-Original-Url", "X-Rewrite-Url", "X-Http-Method", "X-Http-Method-Override", "X-Method-Override",
 	headerHint, headerDeadline, headerTimeout, headerRequestID)

@@ -24,7 +24,7 @@ const (
 		"x-amz-security-token cf-access-client-id cf-access-client-secret cf-access-jwt-assertion cookie cookie2 set-cookie set-cookie2"
 	secretEnds  = "-api-key apikey -access-key -secret-key -auth-key -auth authorization -token -secret -password"
 	ofTheCaller = "openai-organization openai-project accept-encoding host user-agent via forwarded x-forwarded-* x-real-ip origin referer " +
-		"x-client-ip x-cluster-client-ip true-client-ip cf-connecting-ip client-ip x-original-url x-rewrite-url x-http-method x-http-method-override x-method-override " +
+		"x-client-ip x-cluster-client-ip true-client-ip cf-connecting-ip client-ip x-original-url x-rewrite-url x-http-method x-http-method-override x-method-override digest content-digest repr-digest content-md5 " +
 		"sec-* access-control-* x-spillway-* x-prefer-backend x-request-deadline-ms x-request-timeout-ms x-request-id"
 	ofTheBackend = "location content-location refresh etag digest content-digest repr-digest content-md5 content-range accept-ranges " +
 		"www-authenticate server via alt-svc strict-transport-security date retry-after retry-after-ms x-should-retry " +
@@ -95,6 +95,7 @@ func FuzzHeadersToBackend(f *testing.F) {
 		"anthropic-version: 2023-06-01\r\nanthropic-beta: a\r\nanthropic-beta: b\r\ntraceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n",
 		"X-Split: a\x00b\r\nX-Folded: a\r\n b\r\nX-Latin: \xe9\r\nX-Space : 1\r\n",
 		"X-Authorization: CALLER\r\nApikey: CALLER\r\nPrivate-Token: CALLER\r\nToken: CALLER\r\nHelicone-Auth: CALLER\r\nX-Client-Secret: CALLER\r\nX-Max-Tokens: 5\r\n",
+		"Digest: SHA-256=a\r\nContent-Digest: sha-256=:a=:\r\nRepr-Digest: sha-256=:a=:\r\nContent-MD5: a\r\n",
 		"X-Original-Url: /admin\r\nX-Rewrite-Url: /admin\r\nX-HTTP-Method-Override: DELETE\r\nTrue-Client-Ip: 10.0.0.1\r\n",
 		"X-Forwarded-For: 10.0.0.1\r\nForwarded: for=10.0.0.1\r\nSec-Fetch-Mode: cors\r\nOrigin: null\r\nIdempotency-Key: k\r\nCookie2: CALLER\r\n",
 	} {
