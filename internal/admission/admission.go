@@ -97,8 +97,8 @@ func (a *Admission) Apply(t *table.Table) {
 	})
 }
 
-// boundsOf reads maxInFlight of some backends, as far as the table names them. The compiler gives every route of one backend the same, but shards arrive
-// one by one: meanwhile the smallest holds. 0 is unlimited.
+// boundsOf reads maxInFlight of some backends, as far as the table names them. The compiler gives every route of one backend
+// the same, but shards arrive one by one: meanwhile the smallest holds. 0 is unlimited.
 func boundsOf(t *table.Table, of map[table.BackendID]bool) map[table.BackendID]int {
 	bounds := make(map[table.BackendID]int, len(of))
 	if len(of) == 0 {

@@ -66,8 +66,8 @@ type backend struct {
 	// yieldUntil: our guess at the dialect was wrong, so another proxy is to probe meanwhile.
 	yieldUntil time.Duration
 	// heldUntil: until then probes of ours were not to be sent, whatever the time: to a backend that a pin rested, that was its
-	// callers' to find out about, or at whose hardware a probe was out. Whose turn it is counts from then on, else it would be everybody's
-	// at once.
+	// callers' to find out about, or at whose hardware a probe was out. Whose turn it is counts from then on, else it would be
+	// everybody's at once.
 	heldUntil time.Duration
 	// awaitsCaller: after a settled answer only a caller's request can tell, and retryAt does not hold it back.
 	awaitsCaller bool
