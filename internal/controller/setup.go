@@ -72,7 +72,7 @@ func newSystem(mgr ctrl.Manager, o Options) *system {
 		metrics: o.Metrics, wake: newSignal(), seen: map[int]bool{},
 	}
 	s.sweeper = &sweeper{reports: s.reports, writer: mgr.GetClient(), retention: o.ReportRetention}
-	s.guard = &guard{reader: mgr.GetAPIReader(), namespace: o.Namespace, clock: o.Clock}
+	s.guard = &guard{reader: mgr.GetAPIReader(), namespace: o.Namespace, clock: o.Clock, heard: s.reports.heard}
 	s.jumps = &jumps{clock: o.Clock, jumped: s.lookAgain}
 	s.skews = &skews{reader: mgr.GetAPIReader(), metrics: o.Metrics, clock: o.Clock}
 	s.routes = &routes{
