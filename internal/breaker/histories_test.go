@@ -238,7 +238,7 @@ func (h *history) learns() {
 
 // Whatever happens, one proxy of the fleet probes at a time, and what is well again is used again, and forgotten.
 func TestRandomHistoriesOfAFleet(t *testing.T) {
-	for _, seed := range []uint64{0, 13} { // of thousands that were tried
+	for _, seed := range []uint64{0, 13} { // of some hundreds that were tried
 		synctest.Test(t, func(t *testing.T) {
 			h := &history{t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 17)), news: rand.New(rand.NewPCG(seed, 19)), health: map[table.BackendID]Kind{},
 				backends: []table.Backend{server("a", grouped), server("b", grouped), server("c", grouped), server("d"), server("e", byRequest)}}
