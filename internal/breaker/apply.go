@@ -61,12 +61,8 @@ func (c *config) restedAt(wall time.Time) bool {
 func (c *config) nextPin(now time.Time) time.Time {
 	var next time.Time
 	for _, n := range c.pinned {
-		for i := range n.route.Pins {
-			for _, at := range []time.Time{n.route.Pins[i].StartsAt, n.route.Pins[i].ExpiresAt} {
-				if at.After(now) && (next.IsZero() || at.Before(next)) {
-					next = at
-				}
-			}
+		if edge := pin.NextEdge(n.route, now); !edge.IsZero() && (next.IsZero() || edge.Before(next)) {
+			next = edge
 		}
 	}
 	return next

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/spillway-dev/spillway/internal/pin"
 	"github.com/spillway-dev/spillway/internal/status"
 )
 
@@ -56,7 +57,7 @@ func (r *routes) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	if err != nil || again {
 		return reconcile.Result{RequeueAfter: backOff(again)}, err
 	}
-	return reconcile.Result{RequeueAfter: untilEdge(status.NextPinEdge(compiled.shards.Route(key), now), now)}, nil
+	return reconcile.Result{RequeueAfter: untilEdge(pin.NextEdge(compiled.shards.Route(key), now), now)}, nil
 }
 
 // decide returns the route with its new status, or nil where it has that already or is not what was compiled.

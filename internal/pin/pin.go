@@ -140,6 +140,21 @@ func restingUnder(route *table.Route, now time.Time, only int) []bool {
 	return rested
 }
 
+// NextEdge returns when a pin of the route starts or ends next, after now (wall time); zero for none, and for a nil route.
+func NextEdge(route *table.Route, now time.Time) (next time.Time) {
+	if route == nil {
+		return next
+	}
+	for i := range route.Pins {
+		for _, edge := range [...]time.Time{route.Pins[i].StartsAt, route.Pins[i].ExpiresAt} {
+			if edge.After(now) && (next.IsZero() || edge.Before(next)) {
+				next = edge
+			}
+		}
+	}
+	return next
+}
+
 // effectiveOnly returns the index of the newest active Only, or -1. Its backend may be left out of the table: the compiler
 // passes on only pins whose backend the route names.
 func effectiveOnly(route *table.Route, now time.Time) int {

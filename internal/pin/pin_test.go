@@ -109,6 +109,26 @@ func TestAnAvoidOfTheOnlyOneDecidesNothing(t *testing.T) {
 	}
 }
 
+func TestNextEdge(t *testing.T) {
+	on := func(from, to time.Duration) table.Pin { return between(prefer("a"), from, to) }
+	cases := map[string]struct {
+		pins []table.Pin
+		want time.Time
+	}{
+		"no pin":            {nil, time.Time{}},
+		"a pin that is on":  {[]table.Pin{on(-time.Hour, time.Hour)}, now.Add(time.Hour)},
+		"one that is over":  {[]table.Pin{on(-time.Hour, 0)}, time.Time{}},
+		"the first of many": {[]table.Pin{on(-time.Hour, 2*time.Hour), on(time.Minute, time.Hour)}, now.Add(time.Minute)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := NextEdge(&table.Route{Pins: tc.pins}, now); !got.Equal(tc.want) {
+				t.Errorf("edge = %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
 func names(route *table.Route, order []int) (s string) {
 	for _, at := range order {
 		s += route.Chain[at].Name

@@ -242,12 +242,3 @@ func (p *Plan) judgeHint(in *Input) {
 func (p *Plan) skip(b *table.Backend, why Why, v breaker.View) {
 	p.Skipped = append(p.Skipped, Skip{b, why, v})
 }
-
-// PinState is one pin of a route at one instant.
-type PinState = pin.State
-
-// Pins tells the state of each of the route's pins at now (wall time), from the oldest to the newest.
-func Pins(route *table.Route, now time.Time) []PinState { return pin.States(route, now) }
-
-// Resting returns the names of the chain's backends that active pins rest at now (wall time), in chain order.
-func Resting(route *table.Route, now time.Time) []string { return pin.Resting(route, now) }

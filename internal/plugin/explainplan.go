@@ -11,6 +11,7 @@ import (
 	"github.com/spillway-dev/spillway/api/v1alpha1"
 	"github.com/spillway-dev/spillway/internal/breaker"
 	"github.com/spillway-dev/spillway/internal/compiler"
+	"github.com/spillway-dev/spillway/internal/pin"
 	"github.com/spillway-dev/spillway/internal/plan"
 	"github.com/spillway-dev/spillway/internal/table"
 )
@@ -132,7 +133,7 @@ func (p *planner) whyHint(made plan.Plan) []string {
 
 func (p *planner) whyPins() []string {
 	var why []string
-	for _, s := range plan.Pins(p.entry, p.at) {
+	for _, s := range pin.States(p.entry, p.at) {
 		line := fmt.Sprintf("%s: %s until %s", s.Pin.Name, effect(v1alpha1.PinMode(s.Pin.Mode), s.Pin.Backend), instant(s.Pin.ExpiresAt))
 		if s.Pin.Reason != "" {
 			line += " (" + s.Pin.Reason + ")"
@@ -149,7 +150,7 @@ func (p *planner) whyPins() []string {
 		}
 		why = append(why, line)
 	}
-	if rested := plan.Resting(p.entry, p.at); len(rested) > 0 {
+	if rested := pin.Resting(p.entry, p.at); len(rested) > 0 {
 		why = append(why, "at rest, so that no proxy probes it: "+strings.Join(rested, ", "))
 	}
 	return why

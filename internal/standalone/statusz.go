@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/internal/pin"
 	"github.com/spillway-dev/spillway/internal/status"
 	"github.com/spillway-dev/spillway/internal/table"
 )
@@ -85,7 +86,7 @@ func (p *Page) refresh() (next time.Time) {
 			Route: &v1alpha1.LLMRoute{Status: p.routes[key]}, Verdict: verdict, Entry: entry,
 			Fleet: fleet, Holding: map[table.Revision]bool{live: true}, Now: now,
 		})
-		next = sooner(next, status.NextPinEdge(entry, now))
+		next = sooner(next, pin.NextEdge(entry, now))
 	}
 	pins := make(map[types.NamespacedName]v1alpha1.BackendPinStatus, len(p.loaded.Result.Pins))
 	for _, pin := range p.loaded.Snapshot.Pins {

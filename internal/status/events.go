@@ -9,7 +9,7 @@ import (
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
 	"github.com/spillway-dev/spillway/internal/breaker"
-	"github.com/spillway-dev/spillway/internal/plan"
+	"github.com/spillway-dev/spillway/internal/pin"
 	"github.com/spillway-dev/spillway/internal/table"
 )
 
@@ -143,7 +143,7 @@ func mayEnd(p v1alpha1.PinPhase) bool {
 // afterPin says what holds on the routes of a pin that has ended.
 func afterPin(in PinInput) string {
 	for r := range in.routes() {
-		for _, s := range plan.Pins(r, in.Now) {
+		for _, s := range pin.States(r, in.Now) {
 			if s.Active && s.Pin.Name != in.Pin.Name {
 				return "other pins hold on"
 			}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
 	"github.com/spillway-dev/spillway/internal/compiler"
-	"github.com/spillway-dev/spillway/internal/plan"
+	"github.com/spillway-dev/spillway/internal/pin"
 	"github.com/spillway-dev/spillway/internal/table"
 )
 
@@ -139,7 +139,7 @@ func effect(in PinInput) (acts, superseded, crowded bool) {
 			crowded = crowded || r.Backend(in.Pin.Spec.Backend) != nil
 			continue
 		}
-		for _, s := range plan.Pins(r, in.Now) {
+		for _, s := range pin.States(r, in.Now) {
 			if s.Pin.Name == in.Pin.Name {
 				acts, superseded = acts || s.Active, superseded || s.Superseded
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/spillway-dev/spillway/api/v1alpha1"
 	"github.com/spillway-dev/spillway/internal/breaker"
 	"github.com/spillway-dev/spillway/internal/compiler"
+	"github.com/spillway-dev/spillway/internal/pin"
 	"github.com/spillway-dev/spillway/internal/plan"
 	"github.com/spillway-dev/spillway/internal/table"
 )
@@ -264,7 +265,7 @@ func pinned(entry *table.Route, now time.Time) string {
 		return ""
 	}
 	var last *table.Pin
-	for _, s := range plan.Pins(entry, now) {
+	for _, s := range pin.States(entry, now) {
 		if s.Active && (last == nil || last.Mode != table.PinOnly || s.Pin.Mode == table.PinOnly) {
 			last = s.Pin
 		}
@@ -274,19 +275,4 @@ func pinned(entry *table.Route, now time.Time) string {
 	}
 	words := map[table.PinMode]string{table.PinOnly: "only ", table.PinAvoid: "not "}
 	return cut(fmt.Sprintf("%s%s until %s (%s)", words[last.Mode], last.Backend, clock(last.ExpiresAt), last.Name), 512)
-}
-
-// NextPinEdge is when the next pin of the route starts or ends after now; zero where none does.
-func NextPinEdge(entry *table.Route, now time.Time) (next time.Time) {
-	if entry == nil {
-		return next
-	}
-	for i := range entry.Pins {
-		for _, at := range []time.Time{entry.Pins[i].StartsAt, entry.Pins[i].ExpiresAt} {
-			if at.After(now) && (next.IsZero() || at.Before(next)) {
-				next = at
-			}
-		}
-	}
-	return next
 }

@@ -269,28 +269,6 @@ func throughJSON(t *testing.T, s v1alpha1.LLMRouteStatus) v1alpha1.LLMRouteStatu
 	return back
 }
 
-func TestNextPinEdge(t *testing.T) {
-	pin := func(from, to time.Duration) table.Pin {
-		return table.Pin{StartsAt: now.Add(from), ExpiresAt: now.Add(to)}
-	}
-	cases := map[string]struct {
-		pins []table.Pin
-		want time.Time
-	}{
-		"no pin":            {nil, time.Time{}},
-		"a pin that is on":  {[]table.Pin{pin(-time.Hour, time.Hour)}, now.Add(time.Hour)},
-		"one that is over":  {[]table.Pin{pin(-time.Hour, 0)}, time.Time{}},
-		"the first of many": {[]table.Pin{pin(-time.Hour, 2*time.Hour), pin(time.Minute, time.Hour)}, now.Add(time.Minute)},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if got := NextPinEdge(&table.Route{Pins: tc.pins}, now); !got.Equal(tc.want) {
-				t.Errorf("edge = %s, want %s", got, tc.want)
-			}
-		})
-	}
-}
-
 func TestAModelOfAnyScriptIsToldWhole(t *testing.T) {
 	in := input(proxyReport("p1"))
 	in.Verdict.Model = strings.Repeat("𠮷", 253) // the most that the schema takes
