@@ -20,7 +20,7 @@ type config struct {
 	threshold [classes]int
 	cooldown  [classes]time.Duration
 	waits     waits
-	pinned    []naming // the routes with pins
+	pinned    []chainEntry // the routes with pins
 }
 
 // waits are how long requests may wait for a backend. Each route says for itself how long its callers do; requests of our own
@@ -41,8 +41,8 @@ func (w *waits) merge(s *table.Saturation) {
 	w.nonStreaming = max(w.nonStreaming, s.NonStreamingSlowAfter)
 }
 
-// naming is one entry of one route's chain.
-type naming struct {
+// chainEntry is one entry of one route's chain.
+type chainEntry struct {
 	route *table.Route
 	name  string
 }
@@ -121,7 +121,7 @@ func (c *config) merge(route *table.Route, b *table.Backend) {
 	c.cooldown[saturated] = min(c.cooldown[saturated], b.Saturation.Cooldown)
 	c.waits.merge(&b.Saturation)
 	if len(route.Pins) > 0 {
-		c.pinned = append(c.pinned, naming{route, b.Name})
+		c.pinned = append(c.pinned, chainEntry{route, b.Name})
 	}
 }
 
@@ -136,9 +136,9 @@ func (r *Registry) Apply(t *table.Table) {
 	r.mu.Lock()
 	defer r.unlock()
 	now := r.clock.Monotonic()
-	var d difference
+	var d tableDiff
 	for id, c := range byID {
-		r.follow(id, c, now, &d)
+		r.configure(id, c, now, &d)
 	}
 	r.reindex(&d)
 	if d.grouped {
@@ -148,14 +148,14 @@ func (r *Registry) Apply(t *table.Table) {
 	r.wakeRun()
 }
 
-// difference is what a new table makes different.
-type difference struct {
+// tableDiff is what a new table makes different.
+type tableDiff struct {
 	added, gone []*backend
 	grouped     bool // it concerns members of groups
 }
 
-// follow gives a backend what a new table says of it; nil says that it is named no more.
-func (r *Registry) follow(id table.BackendID, c *config, now time.Duration, d *difference) {
+// configure gives a backend what a new table says of it; nil says that it is named no more.
+func (r *Registry) configure(id table.BackendID, c *config, now time.Duration, d *tableDiff) {
 	b := (*r.index.Load())[id]
 	if b != nil && b.cfg.backend.Group != "" || c != nil && c.backend.Group != "" {
 		d.grouped = true
@@ -171,14 +171,14 @@ func (r *Registry) follow(id table.BackendID, c *config, now time.Duration, d *d
 		b.calm.Store(true)
 		d.added = append(d.added, b)
 	case b.isOpen() && b.probesByRequest():
-		b.heldUntil = now
+		b.probesHeldUntil = now
 	}
 	b.cfg = c
 }
 
 // reindex gives those who look up an id the backends of a table, where they are not the same as before: most changes of a table
 // name what the one before named.
-func (r *Registry) reindex(d *difference) {
+func (r *Registry) reindex(d *tableDiff) {
 	if len(d.added)+len(d.gone) == 0 {
 		return
 	}
@@ -202,7 +202,7 @@ func (r *Registry) regroup() {
 		}
 	}
 	r.groups = sortGroups(groups)
-	r.ranked++ // a backend may have come into a group
+	r.rankGeneration++ // a backend may have come into a group
 }
 
 // drop forgets a backend that no table names. Requests that are out or queued for it go on; their results count nowhere.

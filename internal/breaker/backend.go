@@ -24,9 +24,9 @@ func classOf(reason Reason) class {
 	return failing
 }
 
-// countLife is how long a count lives after its last event, unless the cooldown is longer. At one call a minute a dead
+// countTTL is how long a count lives after its last event, unless the cooldown is longer. At one call a minute a dead
 // backend must open too.
-const countLife = time.Hour
+const countTTL = time.Hour
 
 // backend is the breaker of one backend id. All but the atomics is guarded by Registry.mu.
 type backend struct {
@@ -48,16 +48,16 @@ type backend struct {
 	// refusals is the exponent of the cooldown for refusals without a Retry-After.
 	refusals uint
 	probe    *Permit // the one probe that is out, or nil
-	marks    map[string]*mark
+	marks    map[string]*endpointMark
 	opened   chan struct{} // closed at the next opening; nil when nobody waits
 
-	rank     int // of this proxy for the backend, valid for ranked
-	ranked   uint64
-	epoch    uint64
-	lastGood uint64
-	origin   string              // who made the last transition: tells concurrent openings of one epoch apart
-	merged   map[string]struct{} // peers whose opening of this very epoch has been merged
-	since    time.Time           // wall
+	rank           int // of this proxy for the backend, valid for rankGeneration
+	rankGeneration uint64
+	epoch          uint64
+	lastGood       uint64
+	origin         string              // who made the last transition: tells concurrent openings of one epoch apart
+	merged         map[string]struct{} // peers whose opening of this very epoch has been merged
+	since          time.Time           // wall
 	// listedUntil keeps a closed breaker, or a cleared count, in the records so that the peers hear of it.
 	listedUntil time.Duration
 
@@ -65,10 +65,10 @@ type backend struct {
 	lastEndpoint string
 	// yieldUntil: our guess at the dialect was wrong, so another proxy is to probe meanwhile.
 	yieldUntil time.Duration
-	// heldUntil: until then probes of ours were not to be sent, whatever the time: to a backend that a pin rested, that was its
-	// callers' to find out about, or at whose hardware a probe was out. Whose turn it is counts from then on, else it would be
-	// everybody's at once.
-	heldUntil time.Duration
+	// probesHeldUntil is the last time at which something else than the cooldown kept the proxies from probing: a pin that rested
+	// the backend, callers whose turn the probe was, or a probe that was out at the same hardware. The turns of the proxies (see
+	// recoveryAt) count from then on, else it would be everybody's turn at once.
+	probesHeldUntil time.Duration
 	// awaitsCaller: after a settled answer only a caller's request can tell, and retryAt does not hold it back.
 	awaitsCaller bool
 	wanted       map[Purpose]string // suspicion and cold start that Run is to begin, with the endpoint
@@ -88,8 +88,8 @@ type opening struct {
 	message string
 }
 
-// mark is a pair of backend and endpoint that is passed over.
-type mark struct {
+// endpointMark is a pair of backend and endpoint that is passed over.
+type endpointMark struct {
 	until   time.Duration
 	message string
 	trial   *Permit // the last resort that is out, or nil
@@ -121,8 +121,8 @@ func (b *backend) leading() class {
 // retryAt is meaningful for an open breaker alone.
 func (b *backend) retryAt() time.Duration { return b.open[b.leading()].until }
 
-// set opens the breaker for one class or extends it; it never shortens.
-func (b *backend) set(c class, o opening) {
+// openFor opens the breaker for one class or extends it; it never shortens.
+func (b *backend) openFor(c class, o opening) {
 	o.on = true
 	if b.open[c].on {
 		o.until = max(o.until, b.open[c].until)
@@ -130,14 +130,14 @@ func (b *backend) set(c class, o opening) {
 	b.open[c] = o
 }
 
-// shut takes the breaker out of every class.
-func (b *backend) shut() { b.open = [classes]opening{} }
+// clearOpenings closes the breaker for every class.
+func (b *backend) clearOpenings() { b.open = [classes]opening{} }
 
 // refresh lets go of what has run out: counts, marks, the lease of a probe that never ended, and the memory of a breaker
 // that has nothing to tell any more.
 func (r *Registry) refresh(b *backend, now time.Duration) {
 	for c := range b.counts {
-		if b.counts[c].n > 0 && now-b.counts[c].last > max(b.cfg.cooldown[c], countLife) {
+		if b.counts[c].n > 0 && now-b.counts[c].last > max(b.cfg.cooldown[c], countTTL) {
 			b.counts[c] = count{}
 			r.changed(true)
 		}
@@ -149,28 +149,29 @@ func (r *Registry) refresh(b *backend, now time.Duration) {
 		}
 	}
 	if b.probe != nil && now >= b.probe.expires {
-		r.freeProbe(b)
+		r.releaseProbe(b)
 	}
-	r.rest(b, now)
+	r.updateActivity(b, now)
 }
 
-// rest notes whether the breaker is calm, and whether anybody must still look at it.
-func (r *Registry) rest(b *backend, now time.Duration) {
-	b.calm.Store(!b.gone && r.quiet(b))
+// updateActivity notes whether the breaker is calm, and whether Records, Run and refresh must still visit it.
+func (r *Registry) updateActivity(b *backend, now time.Duration) {
+	b.calm.Store(!b.gone && r.isCalm(b))
 	idle := b.calm.Load() && !r.listed(b, now) && len(b.jobs) == 0 && len(b.wanted) == 0
 	if !idle && !b.gone {
 		r.active[b] = struct{}{}
 		return
 	}
 	delete(r.active, b)
-	if !r.named(b) {
+	if !r.reportedByPeers(b) {
 		// An absence from the reports says nothing. A breaker that left them starts over, as in a proxy that never knew
 		// it: else a newcomer's first epoch would be taken for old news.
 		b.epoch, b.lastGood, b.origin, b.merged = 0, 0, "", nil
 	}
 }
 
-func (r *Registry) quiet(b *backend) bool {
+// isCalm says whether the breaker is closed, and nothing is counted, out or marked. That a table names it is not looked at.
+func (r *Registry) isCalm(b *backend) bool {
 	if b.isOpen() || b.probe != nil || len(b.marks) > 0 {
 		return false
 	}
@@ -200,23 +201,23 @@ func (rec *Record) count(c class) int {
 	return rec.Failures
 }
 
-// freeProbe gives the place of a probe back. The breaker stays open with its retryAt.
-func (r *Registry) freeProbe(b *backend) {
+// releaseProbe gives the place of a probe back. The breaker stays open with its retryAt.
+func (r *Registry) releaseProbe(b *backend) {
 	from := b.state()
-	r.vacate(b)
-	r.note(b, from)
+	r.clearProbe(b)
+	r.announceProbe(b, from)
 }
 
-// vacate takes the probe that was out off b.
-func (r *Registry) vacate(b *backend) {
+// clearProbe forgets the probe that was out. The turns of the proxies begin anew.
+func (r *Registry) clearProbe(b *backend) {
 	b.probe = nil
-	r.hold(b)
+	r.holdProbes(b)
 }
 
-// hold counts from now whose turn the next probe at b's hardware is.
-func (r *Registry) hold(b *backend) {
+// holdProbes lets the turns of the proxies at b's hardware begin now, see recoveryAt.
+func (r *Registry) holdProbes(b *backend) {
 	now := r.clock.Monotonic()
 	for _, m := range r.members(b) {
-		m.heldUntil = now
+		m.probesHeldUntil = now
 	}
 }

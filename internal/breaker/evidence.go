@@ -20,53 +20,53 @@ func (r *Registry) settle(p *Permit, res Result) {
 		return
 	}
 	r.refresh(b, now)
-	defer r.rest(b, now)
+	defer r.updateActivity(b, now)
 	switch {
 	case b.probe == p && p.generation == b.generation.Load():
 		r.endProbe(p, res)
 	case b.probe == p:
-		r.freeProbe(b)
+		r.releaseProbe(b)
 	case p.probe.Load(): // its place was taken back
 	case p.generation != b.generation.Load():
 		if b.extend(res, now) {
 			r.changed(false)
 		}
 	default:
-		r.weigh(p, res, now)
+		r.applyResult(p, res, now)
 	}
 }
 
-// weigh takes the result of a request of the present generation.
-func (r *Registry) weigh(p *Permit, res Result, now time.Duration) {
+// applyResult takes the result of a request of the present generation.
+func (r *Registry) applyResult(p *Permit, res Result, now time.Duration) {
 	b := p.backend
 	switch res.Kind {
 	case Success:
-		r.good(p, now)
+		r.applySuccess(p, now)
 	case Silent:
-		r.silent(p, res, now)
+		r.applySilence(p, res, now)
 	case Failed:
-		r.bump(p, failing, now)
+		r.countEvent(p, failing, now)
 		r.openAtThreshold(b, failing, res, now)
 	case Refused:
 		b.lastEndpoint = p.endpoint
 		from := b.state()
 		b.refusals = 0
-		b.set(saturated, b.refusal(res, now))
-		r.opened(b, from, saturated)
+		b.openFor(saturated, b.refusal(res, now))
+		r.recordOpening(b, from, saturated)
 	case Misconfigured:
 		b.lastEndpoint = p.endpoint
 		from := b.state()
-		b.set(failing, b.opening(res, now))
-		r.opened(b, from, failing)
+		b.openFor(failing, b.opening(res, now))
+		r.recordOpening(b, from, failing)
 	case EndpointMissing:
-		r.mark(p, res, now)
+		r.markEndpoint(p, res, now)
 	}
 }
 
-// good takes a good answer: a complete one, or the first token of a probe. It closes what is open.
-func (r *Registry) good(p *Permit, now time.Duration) {
+// applySuccess takes a good answer: a complete one, or the first token of a probe. It closes what is open.
+func (r *Registry) applySuccess(p *Permit, now time.Duration) {
 	b := p.backend
-	r.clear(b, now)
+	r.clearCounts(b, now)
 	delete(b.wanted, ColdStart)
 	if _, marked := b.marks[p.endpoint]; marked {
 		delete(b.marks, p.endpoint)
@@ -76,39 +76,39 @@ func (r *Registry) good(p *Permit, now time.Duration) {
 		return
 	}
 	from, over := b.state(), b.open[b.leading()]
-	causes := b.open[saturated].on && r.cause(b) == nil
+	causes := b.open[saturated].on && r.groupCause(b) == nil
 	if b.probe == p {
-		r.vacate(b)
+		r.clearProbe(b)
 	}
-	b.shut()
+	b.clearOpenings()
 	b.refusals = 0
-	r.closed(b, from, over)
+	r.recordClosing(b, from, over)
 	if causes {
 		r.closeGroup(b)
 	}
 }
 
-// silent takes a crossing of slowAfter.
-func (r *Registry) silent(p *Permit, res Result, now time.Duration) {
+// applySilence takes a crossing of slowAfter.
+func (r *Registry) applySilence(p *Permit, res Result, now time.Duration) {
 	b := p.backend
-	if b.answers(res, now) {
+	if b.answersOthers(res, now) {
 		return
 	}
-	r.bump(p, saturated, now)
+	r.countEvent(p, saturated, now)
 	r.openAtThreshold(b, saturated, res, now)
 	r.wantColdStart(p)
 }
 
-// answers says that somebody else's answer is in progress: the backend has few slots, and this proxy saw a token from it
+// answersOthers says that somebody else's answer is in progress: the backend has few slots, and this proxy saw a token from it
 // within the time that the silent one waited.
-func (b *backend) answers(res Result, now time.Duration) bool {
+func (b *backend) answersOthers(res Result, now time.Duration) bool {
 	limit := cmp.Or(res.SlowAfter, b.cfg.waits.slowAfter)
 	last := time.Duration(b.lastToken.Load())
 	return b.cfg.backend.MaxInFlight > 0 && last > 0 && now-last <= limit
 }
 
-// bump counts one event. A count that leaves zero is urgent: peers add it to theirs.
-func (r *Registry) bump(p *Permit, c class, now time.Duration) {
+// countEvent counts one event. A count that leaves zero is urgent: peers add it to theirs.
+func (r *Registry) countEvent(p *Permit, c class, now time.Duration) {
 	b := p.backend
 	b.lastEndpoint = p.endpoint
 	b.counts[c] = count{n: b.counts[c].n + 1, last: now}
@@ -120,13 +120,13 @@ func (r *Registry) openAtThreshold(b *backend, c class, res Result, now time.Dur
 		return
 	}
 	from := b.state()
-	b.set(c, b.opening(res, now))
-	r.opened(b, from, c)
+	b.openFor(c, b.opening(res, now))
+	r.recordOpening(b, from, c)
 }
 
-// opened makes an opening known, and spreads saturation to the group.
-func (r *Registry) opened(b *backend, from State, c class) {
-	r.transition(b, from)
+// recordOpening makes an opening known, and spreads saturation to the group.
+func (r *Registry) recordOpening(b *backend, from State, c class) {
+	r.recordTransition(b, from)
 	if c == saturated {
 		r.saturateGroup(b)
 	}
@@ -152,13 +152,13 @@ func (b *backend) extend(res Result, now time.Duration) bool {
 	return true
 }
 
-// mark passes over one pair of backend and endpoint.
-func (r *Registry) mark(p *Permit, res Result, now time.Duration) {
+// markEndpoint passes over one pair of backend and endpoint.
+func (r *Registry) markEndpoint(p *Permit, res Result, now time.Duration) {
 	b := p.backend
 	if b.marks == nil {
-		b.marks = map[string]*mark{}
+		b.marks = map[string]*endpointMark{}
 	}
-	b.marks[p.endpoint] = &mark{until: now + b.cfg.cooldown[failing], message: b.message(res)}
+	b.marks[p.endpoint] = &endpointMark{until: now + b.cfg.cooldown[failing], message: b.message(res)}
 	r.changed(true)
 }
 

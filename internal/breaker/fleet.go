@@ -30,7 +30,7 @@ func (r *Registry) SetPeers(live []string) {
 	r.mu.Lock()
 	defer r.unlock()
 	r.live = slices.Sorted(slices.Values(live))
-	r.ranked++
+	r.rankGeneration++
 	r.wakeRun()
 }
 
@@ -40,8 +40,8 @@ func (r *Registry) rankOf(b *backend) (rank int, ok bool) {
 	if len(r.live) == 0 {
 		return 0, true
 	}
-	if b.ranked != r.ranked {
-		b.ranked, b.rank = r.ranked, rendezvous(r.prober(b), r.self, r.live)
+	if b.rankGeneration != r.rankGeneration {
+		b.rankGeneration, b.rank = r.rankGeneration, rendezvous(r.probeKey(b), r.self, r.live)
 	}
 	return b.rank, b.rank >= 0
 }
@@ -84,18 +84,18 @@ func (r *Registry) Adopt(name string, records []Record) {
 		b := r.lookup(id)
 		before, was := previous.records[id]
 		rec, named := next.records[id]
-		if b == nil || was && named && before.sameNews(&rec) {
+		if b == nil || was && named && before.sameEvidence(&rec) {
 			continue // believed only for backends in the reader's own table; refreshed reports cost nothing
 		}
 		r.refresh(b, now)
 		if before.State == HalfOpen && rec.State != HalfOpen {
-			r.hold(b)
+			r.holdProbes(b)
 		}
 		if named {
 			r.adopt(b, name, rec, now)
 			r.joinCounts(b, before, rec, now)
 		}
-		r.rest(b, now)
+		r.updateActivity(b, now)
 	}
 }
 
@@ -103,7 +103,7 @@ func (r *Registry) Adopt(name string, records []Record) {
 func peerOf(records []Record, now time.Duration) *peer {
 	p := &peer{at: now, records: make(map[table.BackendID]Record, len(records))}
 	for _, rec := range records {
-		if rec.sane() {
+		if rec.isValid() {
 			p.records[rec.ID] = rec
 		}
 	}
@@ -126,9 +126,9 @@ func (r *Registry) Forget(name string) {
 			continue
 		}
 		if rec.State == HalfOpen {
-			r.hold(b)
+			r.holdProbes(b)
 		}
-		r.rest(b, now)
+		r.updateActivity(b, now)
 	}
 }
 
@@ -142,7 +142,7 @@ func (r *Registry) adoptKnown(added []*backend, now time.Duration) {
 			if rec, named := p.records[b.id]; named {
 				rec.Remaining = max(0, rec.Remaining-(now-p.at))
 				r.adopt(b, name, rec, now)
-				r.rest(b, now)
+				r.updateActivity(b, now)
 			}
 		}
 	}
@@ -156,14 +156,14 @@ func (r *Registry) adopt(b *backend, name string, rec Record, now time.Duration)
 		b.restore(&rec, now)
 	}
 	if rec.Epoch > b.epoch {
-		r.take(b, name, rec, now)
+		r.adoptState(b, name, rec, now)
 		return
 	}
 	if rec.Epoch < b.epoch || rec.Epoch == 0 || rec.State == Closed {
 		return
 	}
 	if !b.isOpen() {
-		r.take(b, name, rec, now)
+		r.adoptState(b, name, rec, now)
 	} else if name != r.self {
 		r.mergeTie(b, name, rec, now)
 	}
@@ -190,12 +190,12 @@ func (b *backend) restore(rec *Record, now time.Duration) {
 	}
 }
 
-// take replaces one's own state by a peer's newer one.
-func (r *Registry) take(b *backend, name string, rec Record, now time.Duration) {
+// adoptState replaces one's own state by a peer's newer one.
+func (r *Registry) adoptState(b *backend, name string, rec Record, now time.Duration) {
 	from, over := b.state(), b.open[b.leading()]
 	b.epoch, b.origin, b.merged = rec.Epoch, name, nil
 	wasOpen := b.isOpen()
-	b.shut()
+	b.clearOpenings()
 	if rec.State == Closed {
 		if !wasOpen {
 			return // nothing but the epoch is new
@@ -208,7 +208,7 @@ func (r *Registry) take(b *backend, name string, rec Record, now time.Duration) 
 		b.lastEndpoint = cmp.Or(rec.Endpoint, b.lastEndpoint)
 	}
 	b.since = rec.Since
-	r.moved(b, from, over.reason, true)
+	r.beginGeneration(b, from, over.reason, true)
 }
 
 // mergeTie joins two openings that proxies made at the same epoch, unknown to each other. Each peer's is merged once:
@@ -232,7 +232,7 @@ func (r *Registry) mergeTie(b *backend, name string, rec Record, now time.Durati
 	}
 	theirs.until = max(theirs.until, own.until)
 	b.origin, b.since = name, rec.Since
-	b.set(classOf(theirs.reason), theirs)
+	b.openFor(classOf(theirs.reason), theirs)
 	r.changed(false)
 	r.wakeRun()
 }
@@ -298,12 +298,12 @@ func (r *Registry) Records() []Record {
 
 func (r *Registry) listed(b *backend, now time.Duration) bool {
 	counted := b.counts[failing].n > 0 || b.counts[saturated].n > 0
-	return b.isOpen() || counted || len(b.marks) > 0 || now < b.listedUntil || r.missed(b)
+	return b.isOpen() || counted || len(b.marks) > 0 || now < b.listedUntil || r.peersAreBehind(b)
 }
 
-// missed says that a live peer's report still holds what one's own closing or good answer is newer than: it was cut off
+// peersAreBehind says that a live peer's report still holds what one's own closing or good answer is newer than: it was cut off
 // meanwhile, and must be told.
-func (r *Registry) missed(b *backend) bool {
+func (r *Registry) peersAreBehind(b *backend) bool {
 	if b.epoch == 0 && b.lastGood == 0 {
 		return false
 	}
@@ -342,15 +342,15 @@ func (b *backend) record(now time.Duration) Record {
 	return rec
 }
 
-// sane says whether a record can be believed at all.
-func (rec *Record) sane() bool {
+// isValid says whether a record can be believed at all.
+func (rec *Record) isValid() bool {
 	known := rec.State == Closed || rec.State == Open || rec.State == HalfOpen
 	counts := min(rec.Saturations, rec.Failures) >= 0 && max(rec.Saturations, rec.Failures) <= maxCount
 	return known && counts && rec.Epoch <= maxCounter && rec.LastGood <= maxCounter
 }
 
-// sameNews says that nothing but the passing of time tells two records apart.
-func (rec *Record) sameNews(other *Record) bool {
+// sameEvidence says that nothing but the passing of time tells two records apart.
+func (rec *Record) sameEvidence(other *Record) bool {
 	return rec.State == other.State && rec.Epoch == other.Epoch && rec.LastGood == other.LastGood &&
 		rec.Saturations == other.Saturations && rec.Failures == other.Failures
 }

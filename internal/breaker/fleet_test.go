@@ -413,7 +413,7 @@ func TestOneProxyProbesAndTheNextTakesOver(t *testing.T) {
 		due = append(due, in)
 	}
 	slices.Sort(due)
-	bound := minProbeBound + newsTravels
+	bound := minProbeBound + newsDelay
 	if diff := cmp.Diff([]time.Duration{satCooldown, satCooldown + bound, satCooldown + 2*bound}, due); diff != "" {
 		t.Errorf("when they probe (-want +got):\n%s", diff)
 	}

@@ -26,8 +26,8 @@ func (r *Registry) saturateGroup(b *backend) {
 				continue
 			}
 		}
-		m.set(saturated, opening)
-		r.transition(m, from)
+		m.openFor(saturated, opening)
+		r.recordTransition(m, from)
 	}
 }
 
@@ -42,15 +42,15 @@ func (r *Registry) closeGroup(b *backend) {
 		m.open[saturated] = opening{}
 		m.refusals = 0
 		if m.isOpen() {
-			r.transition(m, from)
+			r.recordTransition(m, from)
 			continue
 		}
-		r.closed(m, from, over)
+		r.recordClosing(m, from, over)
 	}
 }
 
-// cause returns the member whose own evidence holds the group open. nil: none does, or b itself is one.
-func (r *Registry) cause(b *backend) *backend {
+// groupCause returns the member whose own evidence holds the group open. nil: none does, or b itself is one.
+func (r *Registry) groupCause(b *backend) *backend {
 	if b.open[saturated].reason != ReasonGroupSaturated {
 		return nil
 	}
@@ -62,11 +62,11 @@ func (r *Registry) cause(b *backend) *backend {
 	return nil
 }
 
-// turn is when the next probe of b may be sent: when its cooldown is over, but first the backend that caused the group's opening
-// has its turn. That one is not waited for longer than another cooldown in which nothing shows that the hardware is busy still: it
-// may wait for callers that never come, be rested by a pin, or have a trouble of its own by now.
-func (r *Registry) turn(b *backend) time.Duration {
-	if r.cause(b) == nil {
+// probeDue is when b may be probed next: when its cooldown is over. Where another backend caused the group's opening, that one is
+// asked first, and b waits for another cooldown. It waits no longer than that while nothing shows that the hardware is still busy:
+// the cause may wait for callers that never come, be rested by a pin, or fail for reasons of its own by now.
+func (r *Registry) probeDue(b *backend) time.Duration {
+	if r.groupCause(b) == nil {
 		return b.retryAt()
 	}
 	return b.retryAt() + b.cfg.cooldown[saturated]
@@ -82,9 +82,9 @@ func (r *Registry) groupProbed(b *backend, now time.Duration) bool {
 	return false
 }
 
-// prober is what the choice of who probes b goes by: its group where it has one, so that one proxy's probes of the same
+// probeKey is what the proxies are ranked by as probers of b: its group where it has one, so that one proxy's probes of the same
 // hardware come one after the other.
-func (r *Registry) prober(b *backend) string {
+func (r *Registry) probeKey(b *backend) string {
 	if group := b.cfg.backend.Group; len(r.groups[group]) > 0 {
 		return group
 	}

@@ -123,7 +123,7 @@ func (p *pod) write(ctx context.Context) {
 		case <-time.After(time.Until(due)):
 		}
 		records := p.Records()
-		if renew || !slices.EqualFunc(records, last, func(a, b Record) bool { return a.ID == b.ID && a.sameNews(&b) }) {
+		if renew || !slices.EqualFunc(records, last, func(a, b Record) bool { return a.ID == b.ID && a.sameEvidence(&b) }) {
 			last, written = records, time.Now()
 			p.publish(records)
 		}

@@ -15,7 +15,7 @@ type Permit struct {
 	generation uint64
 	expires    time.Duration // of a probe's lease
 	synthetic  bool          // a request of our own
-	trial      *mark         // the pair's last resort, or nil
+	trial      *endpointMark // the pair's last resort, or nil
 
 	probe atomic.Bool // guarded by Registry.mu for writing
 	done  atomic.Bool
@@ -68,13 +68,13 @@ func (r *Registry) admitProbe(b *backend, p *Permit, how Mode, now time.Duration
 // refuses says whether an open breaker turns a request of that mode away, now.
 func (r *Registry) refuses(b *backend, how Mode, now time.Duration) bool {
 	if how == LastResort {
-		return r.groupProbed(b, now) || r.leavesRoom(b, now)
+		return r.groupProbed(b, now) || r.reservedForProbe(b, now)
 	}
-	return !r.takesCaller(b, now)
+	return !r.admitsCallerProbe(b, now)
 }
 
 // admitTrial lets one request at a time through to a pair that is passed over, where nothing else is left.
-func admitTrial(m *mark, p *Permit, how Mode) bool {
+func admitTrial(m *endpointMark, p *Permit, how Mode) bool {
 	if how != LastResort || m.trial != nil {
 		return false
 	}
@@ -89,18 +89,18 @@ func (r *Registry) sendProbe(b *backend, p *Permit, now time.Duration) {
 	p.expires = now + b.cfg.lease()
 	b.probe = p
 	b.wakeQueue() // whoever was wanted as the probe is not any more
-	r.note(b, from)
+	r.announceProbe(b, from)
 }
 
-// takesCaller says whether an open breaker waits for a caller's request to be its probe, now.
-func (r *Registry) takesCaller(b *backend, now time.Duration) bool {
-	due := b.awaitsCaller && r.cause(b) == nil || now >= r.turn(b)
-	return b.takesCallers() && due && !r.groupProbed(b, now)
+// admitsCallerProbe says whether an open breaker waits for a caller's request to be its probe, now.
+func (r *Registry) admitsCallerProbe(b *backend, now time.Duration) bool {
+	due := b.awaitsCaller && r.groupCause(b) == nil || now >= r.probeDue(b)
+	return b.probedByCallers() && due && !r.groupProbed(b, now)
 }
 
-// takesCallers says whether a caller's turn is what may close the breaker: always by the route's choice, and after a
+// probedByCallers says whether a caller's turn is what may close the breaker: always by the route's choice, and after a
 // settled answer.
-func (b *backend) takesCallers() bool {
+func (b *backend) probedByCallers() bool {
 	return b.isOpen() && (b.awaitsCaller || b.probesByRequest())
 }
 

@@ -10,18 +10,18 @@ func (r *Registry) endProbe(p *Permit, res Result) {
 	b, now := p.backend, r.clock.Monotonic()
 	switch res.Kind {
 	case Success:
-		r.good(p, now)
+		r.applySuccess(p, now)
 	case Settled:
 		r.settledProbe(p, now)
 	case Neutral:
-		r.freeProbe(b)
+		r.releaseProbe(b)
 	case EndpointMissing:
-		r.mark(p, res, now)
+		r.markEndpoint(p, res, now)
 		r.missedProbe(p, res, now)
 	default:
 		r.failedProbe(p, res, now)
 	}
-	r.rest(b, now)
+	r.updateActivity(b, now)
 }
 
 // settledProbe takes an answer about the request: the backend is there. A caller's closes what failures opened, and clears
@@ -33,22 +33,22 @@ func (r *Registry) settledProbe(p *Permit, now time.Duration) {
 	if !p.synthetic && over.on {
 		b.open[failing] = opening{}
 		if !b.isOpen() {
-			r.vacate(b)
-			r.closed(b, from, over)
+			r.clearProbe(b)
+			r.recordClosing(b, from, over)
 			return
 		}
 	}
 	if b.awaitsCaller {
-		r.freeProbe(b)
+		r.releaseProbe(b)
 		return
 	}
 	// Re-opened for a whole cooldown, here and in the fleet, so that no proxy sends another probe of its own before.
-	r.vacate(b)
+	r.clearProbe(b)
 	c := b.leading()
 	o := b.open[c]
 	o.until = now + b.cfg.cooldown[c]
-	b.set(c, o)
-	r.opened(b, from, c)
+	b.openFor(c, o)
+	r.recordOpening(b, from, c)
 	b.awaitsCaller = true
 }
 
@@ -59,10 +59,10 @@ func (r *Registry) missedProbe(p *Permit, res Result, now time.Duration) {
 	b := p.backend
 	switch {
 	case !p.synthetic:
-		r.freeProbe(b)
+		r.releaseProbe(b)
 	case b.lastEndpoint == "":
 		b.yieldUntil = now + b.cfg.cooldown[b.leading()]
-		r.freeProbe(b)
+		r.releaseProbe(b)
 	default:
 		r.failedProbe(p, res, now)
 	}
@@ -72,15 +72,15 @@ func (r *Registry) missedProbe(p *Permit, res Result, now time.Duration) {
 func (r *Registry) failedProbe(p *Permit, res Result, now time.Duration) {
 	b := p.backend
 	from := b.state()
-	r.vacate(b)
+	r.clearProbe(b)
 	b.lastEndpoint = p.endpoint
 	wasRefused := b.open[saturated].on && b.open[saturated].reason == ReasonRefused
 	if wasRefused {
 		b.refusals++
 	}
-	r.meet(p, res, wasRefused, now)
-	r.transition(b, from)
-	if b.open[saturated].on && r.cause(b) == nil && !res.failure() {
+	r.applyProbeFailure(p, res, wasRefused, now)
+	r.recordTransition(b, from)
+	if b.open[saturated].on && r.groupCause(b) == nil && !res.isFailure() {
 		r.saturateGroup(b)
 	}
 	if res.Kind == Silent && !p.synthetic {
@@ -88,13 +88,13 @@ func (r *Registry) failedProbe(p *Permit, res Result, now time.Duration) {
 	}
 }
 
-// failure says that the result is one of a backend that is broken, which says nothing of others on its hardware.
-func (res Result) failure() bool {
+// isFailure says that the result is one of a backend that is broken, which says nothing of others on its hardware.
+func (res Result) isFailure() bool {
 	return res.Kind == Failed || res.Kind == Misconfigured || res.Kind == EndpointMissing
 }
 
-// meet moves the openings by what the probe met: what it shows of its own, and a whole cooldown of all that was open.
-func (r *Registry) meet(p *Permit, res Result, wasRefused bool, now time.Duration) {
+// applyProbeFailure takes the evidence of a probe that failed, and re-opens each class that was open for a whole cooldown.
+func (r *Registry) applyProbeFailure(p *Permit, res Result, wasRefused bool, now time.Duration) {
 	b := p.backend
 	wasOpen := b.open
 	switch res.Kind {
@@ -102,19 +102,19 @@ func (r *Registry) meet(p *Permit, res Result, wasRefused bool, now time.Duratio
 		r.refusedAgain(b, res, wasRefused, now)
 		wasOpen[saturated].on = false // it has its own measure
 	case Misconfigured:
-		b.set(failing, b.opening(res, now))
+		b.openFor(failing, b.opening(res, now))
 	case Silent:
-		if !b.answers(res, now) {
-			r.bump(p, saturated, now)
+		if !b.answersOthers(res, now) {
+			r.countEvent(p, saturated, now)
 			r.joinAtThreshold(b, saturated, res, now)
 		}
 	case Failed:
-		r.bump(p, failing, now)
+		r.countEvent(p, failing, now)
 		r.joinAtThreshold(b, failing, res, now)
 	}
 	for c := range classes {
 		if wasOpen[c].on {
-			r.again(b, c, res, now)
+			r.reopen(b, c, res, now)
 		}
 	}
 }
@@ -125,19 +125,19 @@ func (r *Registry) refusedAgain(b *backend, res Result, wasRefused bool, now tim
 		b.refusals = 0
 	}
 	o := b.refusal(res, now)
-	o.until += r.tenth(o.until - now)
-	b.set(saturated, o)
+	o.until += r.boundedJitter(o.until - now)
+	b.openFor(saturated, o)
 }
 
 // joinAtThreshold opens a breaker that is open already for one more class.
 func (r *Registry) joinAtThreshold(b *backend, c class, res Result, now time.Duration) {
 	if !b.open[c].on && r.total(b, c) >= b.cfg.threshold[c] {
-		b.set(c, b.opening(res, now))
+		b.openFor(c, b.opening(res, now))
 	}
 }
 
-// again re-opens one class for its whole cooldown and up to a tenth of it. The sentence is the newest.
-func (r *Registry) again(b *backend, c class, res Result, now time.Duration) {
+// reopen re-opens one class for its whole cooldown and its jitter, with the newest message.
+func (r *Registry) reopen(b *backend, c class, res Result, now time.Duration) {
 	cooldown := b.cfg.cooldown[c]
 	if c == saturated && b.open[c].reason == ReasonRefused {
 		cooldown = b.refusalCooldown()
@@ -149,14 +149,14 @@ func (r *Registry) again(b *backend, c class, res Result, now time.Duration) {
 	case c == failing && res.Kind == Failed:
 		o.reason = ReasonFailing
 	}
-	o.until = now + cooldown + r.tenth(cooldown)
+	o.until = now + cooldown + r.boundedJitter(cooldown)
 	if res.Kind != unanswered {
 		o.message = b.message(res)
 	}
-	b.set(c, o)
+	b.openFor(c, o)
 }
 
-// tenth is the jitter of a cooldown, held to its bounds.
-func (r *Registry) tenth(cooldown time.Duration) time.Duration {
+// boundedJitter is the jitter of a cooldown: from 0 to a tenth of it, whatever Options.Jitter returns.
+func (r *Registry) boundedJitter(cooldown time.Duration) time.Duration {
 	return min(max(0, r.jitter(cooldown)), cooldown/10)
 }

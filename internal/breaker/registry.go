@@ -35,12 +35,12 @@ type Registry struct {
 
 	index atomic.Pointer[map[table.BackendID]*backend] // replaced, never changed
 
-	mu     sync.Mutex
-	groups map[string][]*backend // capacity groups of more than one, sorted by id
-	active map[*backend]struct{} // those that are not at rest: everything that Records, Run and refresh must look at
-	peers  map[string]*peer
-	live   []string // sorted; empty: this proxy is alone
-	ranked uint64   // counts SetPeers and Apply: what was ranked before is stale
+	mu             sync.Mutex
+	groups         map[string][]*backend // capacity groups of more than one, sorted by id
+	active         map[*backend]struct{} // what Records, Run and refresh must visit, see updateActivity
+	peers          map[string]*peer
+	live           []string // sorted; empty: this proxy is alone
+	rankGeneration uint64   // counts SetPeers and Apply: what was ranked before is stale
 
 	onChange     []func(urgent bool)
 	onTransition []func(Transition)
@@ -102,7 +102,7 @@ func (r *Registry) View(id table.BackendID, endpoint string) View {
 		State:     b.state(),
 		Reason:    b.open[c].reason,
 		Remaining: max(0, b.retryAt()-now),
-		Usable:    b.state() == Closed || r.takesCaller(b, now) && b.marks[endpoint] == nil,
+		Usable:    b.state() == Closed || r.admitsCallerProbe(b, now) && b.marks[endpoint] == nil,
 		Message:   b.open[c].message,
 	}
 }
@@ -183,7 +183,7 @@ func (r *Registry) wakeRun() {
 	}
 }
 
-// sortedActive lists the backends that are not at rest, by id.
+// sortedActive lists the active backends by id.
 func (r *Registry) sortedActive() []*backend {
 	list := make([]*backend, 0, len(r.active))
 	for b := range r.active {

@@ -13,11 +13,11 @@ import (
 const (
 	// idleWait is how long Run sleeps when nothing is due; changes wake it.
 	idleWait = time.Minute
-	// steppedWait is how long it sleeps at most while a pin may decide: pins go by wall time, which may be stepped.
-	steppedWait = time.Second
-	// newsTravels is how long the end of a probe may take to become known to the fleet. It is far more than the second in which
+	// wallCheckInterval is the longest sleep while a pin may decide: pins go by wall time, which may be stepped.
+	wallCheckInterval = time.Second
+	// newsDelay is how long the end of a probe may take to become known to the fleet. It is far more than the second in which
 	// nearly all reports are adopted: to be late costs nothing, to be early asks a busy backend twice.
-	newsTravels = 10 * time.Second
+	newsDelay = 10 * time.Second
 )
 
 // job is one synthetic request that is out.
@@ -50,7 +50,7 @@ func (r *Registry) Suspect(id table.BackendID, endpoint string) {
 		return
 	}
 	r.want(b, Suspicion, endpoint)
-	r.rest(b, now)
+	r.updateActivity(b, now)
 }
 
 // Run sends synthetic requests through p until ctx ends: recovery, suspicion and cold start. It returns after every
@@ -98,9 +98,9 @@ func (r *Registry) attend(run *runner, b *backend, now time.Duration, wall time.
 	}
 	wait := b.cfg.pinWait(wall)
 	if b.cfg.restedAt(wall) {
-		b.giveRest()
-		b.heldUntil = now
-		r.rest(b, now)
+		b.stopProbes()
+		b.probesHeldUntil = now
+		r.updateActivity(b, now)
 		return wait
 	}
 	r.startWanted(run, b)
@@ -114,7 +114,7 @@ func (r *Registry) attend(run *runner, b *backend, now time.Duration, wall time.
 	case due > now:
 		return min(wait, due-now)
 	case r.groupProbed(b, now):
-		return min(wait, steppedWait) // nothing wakes us when a peer's is over
+		return min(wait, wallCheckInterval) // nothing wakes us when a peer's is over
 	}
 	r.start(run, b, Recovery, b.lastEndpoint)
 	return wait
@@ -126,13 +126,13 @@ func (c *config) pinWait(wall time.Time) time.Duration {
 		return idleWait
 	}
 	if next := c.nextPin(wall); !next.IsZero() {
-		return min(steppedWait, next.Sub(wall))
+		return min(wallCheckInterval, next.Sub(wall))
 	}
-	return steppedWait
+	return wallCheckInterval
 }
 
-// giveRest stops everything of ours at a backend that a pin rests.
-func (b *backend) giveRest() {
+// stopProbes stops everything of ours at a backend that a pin rests.
+func (b *backend) stopProbes() {
 	clear(b.wanted)
 	for _, j := range b.jobs {
 		j.stop()
@@ -145,16 +145,17 @@ func (r *Registry) recoveryAt(b *backend) (at time.Duration, ok bool) {
 	if !b.isOpen() || b.probesByRequest() {
 		return 0, false
 	}
-	at = max(r.turn(b), b.yieldUntil, b.heldUntil)
+	at = max(r.probeDue(b), b.yieldUntil, b.probesHeldUntil)
 	rank, ok := r.rankOf(b)
-	return at + time.Duration(rank)*(b.cfg.probeBound()+newsTravels), ok
+	return at + time.Duration(rank)*(b.cfg.probeBound()+newsDelay), ok
 }
 
-// leavesRoom says that a probe of the fleet's own is due at b and that the place there has come free a moment ago. Whose turn it is
-// must hear of that: callers who leave early, one after the other, would hold the place for ever, and none would bring news.
-func (r *Registry) leavesRoom(b *backend, now time.Duration) bool {
-	due := !b.takesCallers() && now >= r.turn(b)
-	return due && b.heldUntil > 0 && now < b.heldUntil+newsTravels && !b.cfg.restedAt(r.clock.Wall())
+// reservedForProbe says that a synthetic probe is due at b, and that its place came free only a moment ago: the proxy whose turn it
+// is may not have heard of that yet. Without it, callers who leave early, one after the other, would hold the place for ever, and
+// none of them would bring news.
+func (r *Registry) reservedForProbe(b *backend, now time.Duration) bool {
+	due := !b.probedByCallers() && now >= r.probeDue(b)
+	return due && b.probesHeldUntil > 0 && now < b.probesHeldUntil+newsDelay && !b.cfg.restedAt(r.clock.Wall())
 }
 
 // startWanted begins suspicion and cold start.
@@ -238,12 +239,12 @@ func (r *Registry) finishColdStart(p *Permit, res Result) {
 	r.refresh(b, now)
 	if res.Kind == Success {
 		if p.generation == b.generation.Load() {
-			r.good(p, now)
+			r.applySuccess(p, now)
 		} else {
-			r.clear(b, now)
+			r.clearCounts(b, now)
 		}
 	}
-	r.rest(b, now)
+	r.updateActivity(b, now)
 }
 
 // wantColdStart leaves one detached request to a backend that went silent, so that a cold model can load. One that is

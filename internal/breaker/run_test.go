@@ -181,7 +181,7 @@ func TestRunProbes(t *testing.T) {
 				pass(20 * time.Second)
 				out.State = Open
 				b.r.Adopt("other", []Record{out})
-				pass(steppedWait)
+				pass(wallCheckInterval)
 			}, []asked{recovery(satCooldown + 11*time.Second)}},
 		"in the dialect that was refused": {
 			plain(), func(b *bench) { b.end("a", embeddings, 1, Result{Kind: Refused}); pass(failCooldown) },
@@ -252,7 +252,7 @@ func TestRunProbes(t *testing.T) {
 				b.r.SetPeers([]string{"pod", pod2(t)})
 				b.end("a", chat, 2, Result{Kind: Silent})
 				pass(time.Hour)
-			}, []asked{recovery(satCooldown + minProbeBound + newsTravels)}},
+			}, []asked{recovery(satCooldown + minProbeBound + newsDelay)}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) { inBubble(t, tc.table, tc.do, tc.want) })

@@ -152,7 +152,7 @@ func TestTheProberFollowsTheGroup(t *testing.T) {
 	x.silent("a", 2)
 	ranked := func() int {
 		in, _ := x.probeDue("a")
-		return int((in - satCooldown) / (minProbeBound + newsTravels))
+		return int((in - satCooldown) / (minProbeBound + newsDelay))
 	}
 	got := []int{ranked()}
 	x.apply(server("a", in), server("b", in))
@@ -309,8 +309,8 @@ func (w *fleetWorld) news() {
 		if b.probe != p || w.clock.mono >= p.expires || p.generation != b.generation.Load() {
 			continue
 		}
-		if probes[p.registry.prober(b)]++; probes[p.registry.prober(b)] > 1 {
-			w.t.Fatalf("seed %d: two probes are out at %s", w.seed, p.registry.prober(b))
+		if probes[p.registry.probeKey(b)]++; probes[p.registry.probeKey(b)] > 1 {
+			w.t.Fatalf("seed %d: two probes are out at %s", w.seed, p.registry.probeKey(b))
 		}
 	}
 }

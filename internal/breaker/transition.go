@@ -2,25 +2,25 @@ package breaker
 
 import "time"
 
-// transition makes one's own change of b known: an opening, a re-opening, or one more class of trouble.
-func (r *Registry) transition(b *backend, from State) {
+// recordTransition makes one's own change of b known: an opening, a re-opening, or one more class of trouble.
+func (r *Registry) recordTransition(b *backend, from State) {
 	b.epoch = 1 + r.highestEpoch(b)
 	b.origin, b.merged = r.self, nil
 	b.since = r.clock.Wall()
-	r.moved(b, from, ReasonNone, false)
+	r.beginGeneration(b, from, ReasonNone, false)
 }
 
-// closed makes one's own closing of b known; over is what held it open.
-func (r *Registry) closed(b *backend, from State, over opening) {
+// recordClosing makes one's own closing of b known; over is what held it open.
+func (r *Registry) recordClosing(b *backend, from State, over opening) {
 	b.listedUntil = r.clock.Monotonic() + b.cfg.cooldown[classOf(over.reason)]
 	b.epoch = 1 + r.highestEpoch(b)
 	b.origin, b.merged = r.self, nil
 	b.since = r.clock.Wall()
-	r.moved(b, from, over.reason, false)
+	r.beginGeneration(b, from, over.reason, false)
 }
 
-// moved begins a new generation: results of requests admitted before it neither close nor re-open the breaker.
-func (r *Registry) moved(b *backend, from State, over Reason, adopted bool) {
+// beginGeneration begins a new generation: results of requests admitted before it neither close nor re-open the breaker.
+func (r *Registry) beginGeneration(b *backend, from State, over Reason, adopted bool) {
 	b.calm.Store(false)
 	b.generation.Add(1)
 	b.awaitsCaller, b.yieldUntil = false, 0
@@ -30,7 +30,7 @@ func (r *Registry) moved(b *backend, from State, over Reason, adopted bool) {
 	r.announce(b, from, over, adopted)
 	r.changed(!adopted) // who made the change has told everybody already
 	r.wakeRun()
-	r.rest(b, r.clock.Monotonic())
+	r.updateActivity(b, r.clock.Monotonic())
 }
 
 // wakeQueue sends on those who queue for b.
@@ -41,8 +41,8 @@ func (b *backend) wakeQueue() {
 	}
 }
 
-// note makes a change known that is no opening and no closing: a probe goes out, or gives its place back.
-func (r *Registry) note(b *backend, from State) {
+// announceProbe makes a change known that is no opening and no closing: a probe goes out, or gives its place back.
+func (r *Registry) announceProbe(b *backend, from State) {
 	if from == b.state() {
 		return
 	}
@@ -91,8 +91,8 @@ func (r *Registry) highestGood(b *backend) uint64 {
 	return highest
 }
 
-// named says whether any peer's report names the id.
-func (r *Registry) named(b *backend) bool {
+// reportedByPeers says whether any peer's report names the id.
+func (r *Registry) reportedByPeers(b *backend) bool {
 	for _, p := range r.peers {
 		if _, known := p.records[b.id]; known {
 			return true
@@ -101,8 +101,8 @@ func (r *Registry) named(b *backend) bool {
 	return false
 }
 
-// clear forgets both counts after a good answer, here and, through lastGood, everywhere.
-func (r *Registry) clear(b *backend, now time.Duration) {
+// clearCounts forgets both counts after a good answer, here and, through lastGood, everywhere.
+func (r *Registry) clearCounts(b *backend, now time.Duration) {
 	listed := time.Duration(0)
 	for c := range classes {
 		if r.total(b, c) > 0 {
