@@ -133,7 +133,7 @@ func (a *attempt) prepare() error {
 	body := x.envelope.Splice(x.body, a.backend.Model)
 	header := x.toBackend(a.backend)
 	a.span.Inject(header)
-	a.up = upstream{waiter: a, transport: tr, lease: x.p.memory.ofAnswer(), background: &x.p.background}
+	a.up = upstream{waiter: a, transport: tr, lease: x.p.memory.answerLease(), background: &x.p.background}
 	a.up.request = func(ctx context.Context) *http.Request { return newRequest(ctx, target, header, body) }
 	return nil
 }
@@ -141,11 +141,11 @@ func (a *attempt) prepare() error {
 // run sends the request and takes the answer as what its status and its first bytes say that it is.
 func (a *attempt) run() Outcome {
 	if err := a.up.roundTrip(); err != nil {
-		return a.instead(transportOutcome(err))
+		return a.verdictOr(transportOutcome(err))
 	}
 	resp := a.up.resp
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return a.instead(a.takeError(time.Now()))
+		return a.verdictOr(a.takeError(time.Now()))
 	}
 	body, closeBody, err := decoder(resp.Header.Values("Content-Encoding"), resp.Body, a.x.p.cfg.MaxAnswer)
 	if err != nil {
@@ -164,8 +164,8 @@ func (a *attempt) run() Outcome {
 	return a.relay(body, err)
 }
 
-// instead returns what the attempt was given up for, if it was, in place of what that looks like.
-func (a *attempt) instead(o Outcome) Outcome {
+// verdictOr returns the verdict where the attempt was given up, else what the end of the attempt looks like by itself.
+func (a *attempt) verdictOr(o Outcome) Outcome {
 	if a.verdict != nil {
 		return *a.verdict
 	}
@@ -180,7 +180,7 @@ const joinUpTo = 64 << 10
 func newRequest(ctx context.Context, target *url.URL, header http.Header, body openai.Body) *http.Request {
 	reader, size := body.Reader(), body.Len()
 	if size <= joinUpTo {
-		joined, err := readAll(reader, size, size, doubled, nil)
+		joined, err := readAll(reader, size, size, growthUnknown, nil)
 		if err == nil {
 			reader = io.NopCloser(bytes.NewReader(joined))
 		}

@@ -75,7 +75,7 @@ func (c *caller) beat(now time.Time) {
 	if c.next.IsZero() || now.Before(c.next) {
 		return
 	}
-	quiet := c.wrote.Add(c.heartbeat.Interval)
+	nextBeat := c.wrote.Add(c.heartbeat.Interval)
 	switch {
 	case !c.committed:
 		c.commit(true)
@@ -83,8 +83,8 @@ func (c *caller) beat(now time.Time) {
 		c.rearm(now)
 	case c.heartbeat.Interval == 0: // it was armed for the commit alone
 		c.next = time.Time{}
-	case now.Before(quiet):
-		c.next = quiet
+	case now.Before(nextBeat):
+		c.next = nextBeat
 	default:
 		again := c.state
 		again.ElapsedMS = now.Sub(c.x.began).Milliseconds()
@@ -99,8 +99,8 @@ func (c *caller) rearm(now time.Time) { c.next = after(now, c.heartbeat.Interval
 // stop ends the heartbeats: nothing is written after it.
 func (c *caller) stop() { c.next = time.Time{} }
 
-// say tells a streaming caller what its request does now; others are not told.
-func (c *caller) say(h stream.Heartbeat) {
+// notify tells a streaming caller what its request does now; others are not told.
+func (c *caller) notify(h stream.Heartbeat) {
 	if !c.listening {
 		return
 	}
@@ -137,7 +137,7 @@ func (c *caller) commit(early bool) {
 	h["Content-Type"] = []string{"text/event-stream"}
 	h["Cache-Control"] = []string{"no-cache"}
 	h["X-Accel-Buffering"] = []string{"no"}
-	c.x.decisions(h, early)
+	c.x.setDecisions(h, early)
 	c.w.WriteHeader(http.StatusOK)
 }
 
@@ -193,7 +193,7 @@ func (c *caller) answer(status int, pieces ...[]byte) {
 	h := c.header()
 	h["Content-Type"] = []string{"application/json"}
 	h["Content-Length"] = []string{strconv.Itoa(size)}
-	c.x.decisions(h, false)
+	c.x.setDecisions(h, false)
 	c.committed = true
 	c.w.WriteHeader(status)
 	for _, piece := range pieces {
@@ -210,13 +210,13 @@ func (c *caller) fail(f *failure) {
 		c.out = openai.AppendErrorEvent(c.out, c.x.endpoint, f.body())
 		c.flush()
 	default:
-		c.failWhole(f)
+		c.failWithStatus(f)
 	}
 }
 
-func (c *caller) failWhole(f *failure) {
+func (c *caller) failWithStatus(f *failure) {
 	h := c.header()
-	c.x.decisions(h, false)
+	c.x.setDecisions(h, false)
 	if pointless(f.err.Code) {
 		h.Set("X-Should-Retry", "false")
 	}
@@ -245,8 +245,8 @@ func pointless(code openai.Code) bool {
 	return false
 }
 
-// decisions sets the headers that say what was decided. An early commit leaves out what is not final yet.
-func (x *exchange) decisions(h http.Header, early bool) {
+// setDecisions sets the headers that say what was decided. An early commit leaves out what is not final yet.
+func (x *exchange) setDecisions(h http.Header, early bool) {
 	if x.route == nil {
 		return
 	}

@@ -60,7 +60,7 @@ func (x *exchange) step(i int) (settled bool, f *failure) {
 	if outcome.saturation() {
 		x.span.Saturated(backend.Name, failingOver)
 	}
-	x.caller.say(stream.Heartbeat{State: outcome.state(), Backend: backend.Name,
+	x.caller.notify(stream.Heartbeat{State: outcome.state(), Backend: backend.Name,
 		FailingOver: failingOver, Code: string(outcome.attemptCode())})
 	return false, nil
 }
@@ -84,7 +84,7 @@ func (x *exchange) spill(why error) {
 	if errors.Is(why, admission.ErrOpened) { // in the queue or at its end
 		x.next = string(plan.WhyBreakerOpen)
 	}
-	x.full = x.full || isFull(why)
+	x.queueFull = x.queueFull || isFull(why)
 }
 
 // ask tries one backend, again where retry.attempts allows it. asked is false when its breaker refuses.
@@ -118,7 +118,7 @@ func (x *exchange) mode() breaker.Mode {
 func (x *exchange) announce(i int) {
 	backend := x.plan.Steps[i].Backend
 	x.backend, x.reason = backend, x.next
-	x.caller.say(stream.Heartbeat{State: stream.StateAttempt, N: i + 1, Of: len(x.plan.Steps), Backend: backend.Name, Regime: backend.Regime})
+	x.caller.notify(stream.Heartbeat{State: stream.StateAttempt, N: i + 1, Of: len(x.plan.Steps), Backend: backend.Name, Regime: backend.Regime})
 }
 
 // pause waits before another try at the same backend. It reports whether there is still somebody to try for.

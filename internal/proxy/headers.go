@@ -22,8 +22,8 @@ var hopByHop = set("Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Auth
 var credentials = set("Ocp-Apim-Subscription-Key", "Cf-Access-Client-Id", "Cf-Access-Jwt-Assertion",
 	"Cookie", "Cookie2", "Set-Cookie", "Set-Cookie2")
 
-// credentialEnds are how the names of most end, each of some vendor or gateway.
-var credentialEnds = [...]string{"-Api-Key", "apikey", "-Access-Key", "-Secret-Key", "-Auth-Key", "-Auth", "authorization",
+// credentialSuffixes are how the names of most credentials end, each of some vendor or gateway.
+var credentialSuffixes = [...]string{"-Api-Key", "apikey", "-Access-Key", "-Secret-Key", "-Auth-Key", "-Auth", "authorization",
 	"-Token", "-Secret", "-Password"}
 
 // notToBackends stay here: what the framing of the new request settles, what is true of the caller's bytes alone (the model in them
@@ -114,7 +114,7 @@ func nominates(connection []string, name string) bool {
 func toCaller(to, from http.Header, b *table.Backend) {
 	nominated := from["Connection"]
 	for name, values := range from {
-		if hopByHop[name] || isSecretName(name) || notToCallers[name] || nominates(nominated, name) || ownWord(name) ||
+		if hopByHop[name] || isSecretName(name) || notToCallers[name] || nominates(nominated, name) || isOwnName(name) ||
 			b.Credential != nil && strings.EqualFold(b.Credential.Header, name) {
 			continue
 		}
@@ -127,7 +127,7 @@ func isSecretName(name string) bool {
 	if credentials[name] {
 		return true
 	}
-	for _, end := range credentialEnds {
+	for _, end := range credentialSuffixes {
 		if at := len(name) - len(end); at >= 0 && strings.EqualFold(name[at:], end) || strings.EqualFold(name, strings.TrimPrefix(end, "-")) {
 			return true
 		}
@@ -135,12 +135,12 @@ func isSecretName(name string) bool {
 	return false
 }
 
-// ownWords begin what only this proxy may say: its decisions, its rate limit (a backend's is that of our account there),
+// ownPrefixes begin the names of headers that only this proxy may set: its decisions, its rate limit (a backend's is that of our account there),
 // which pages may read its answers, and what a web server in front of it is to do.
-var ownWords = [...]string{"X-Spillway-", "X-Ratelimit-", "Ratelimit-", "Anthropic-Ratelimit-", "Access-Control-", "X-Accel-", "Proxy-"}
+var ownPrefixes = [...]string{"X-Spillway-", "X-Ratelimit-", "Ratelimit-", "Anthropic-Ratelimit-", "Access-Control-", "X-Accel-", "Proxy-"}
 
-func ownWord(name string) bool {
-	for _, prefix := range ownWords {
+func isOwnName(name string) bool {
+	for _, prefix := range ownPrefixes {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}
@@ -148,8 +148,8 @@ func ownWord(name string) bool {
 	return false
 }
 
-// saneID says whether a caller's request id can be passed on and logged as it is.
-func saneID(id string) bool {
+// isValidID says whether a caller's request id can be passed on and logged as it is.
+func isValidID(id string) bool {
 	const longest = 128
 	if id == "" || len(id) > longest {
 		return false

@@ -45,7 +45,7 @@ func hotProxy(b *testing.B) *Proxy {
 // hotExchange is a request whose body is there.
 func hotExchange(p *Proxy) *exchange {
 	r := httptest.NewRequestWithContext(context.Background(), http.MethodPost, "/v1/chat/completions", strings.NewReader(hotBody))
-	x := &exchange{p: p, r: r, endpoint: openai.ChatCompletions, began: time.Now(), lease: p.memory.ofRequest(), body: []byte(hotBody)}
+	x := &exchange{p: p, r: r, endpoint: openai.ChatCompletions, began: time.Now(), lease: p.memory.requestLease(), body: []byte(hotBody)}
 	x.caller.init(&sink{header: http.Header{}}, r, time.Minute, x)
 	return x
 }
@@ -119,7 +119,7 @@ func BenchmarkHotPath(b *testing.B) {
 			x := hotExchange(p)
 			backend, permit := admitted(b, x)
 			a := &attempt{x: x, n: 1, backend: backend, permit: permit, began: x.began, series: x.series.Backend(backend.Name)}
-			a.up = upstream{waiter: a, lease: p.memory.ofAnswer(), resp: &http.Response{}}
+			a.up = upstream{waiter: a, lease: p.memory.answerLease(), resp: &http.Response{}}
 			a.events = sse.NewScanner(0)
 			runtime.ReadMemStats(&before)
 			b.StartTimer()

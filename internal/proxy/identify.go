@@ -163,8 +163,8 @@ func (x *exchange) promptTokens() int64 {
 // bytesPerToken is the rule of thumb by which bytes become tokens, as the field slowAfterPerKilotoken documents it.
 const bytesPerToken = 4
 
-// quoted shows a caller its own word, cut where it is longer than any name may be.
-func quoted(name string) string {
+// quoteName shows a caller its own word, cut where it is longer than any name may be.
+func quoteName(name string) string {
 	const longest = 253
 	if len(name) > longest {
 		name = name[:longest] + "..."
@@ -181,7 +181,7 @@ func shuttingDown(ctx context.Context) bool {
 // requestID returns the caller's id where it is sane, else a new one.
 func requestID(h http.Header) string {
 	id := h.Get(headerRequestID)
-	if saneID(id) {
+	if isValidID(id) {
 		return id
 	}
 	return newID()

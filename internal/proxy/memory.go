@@ -16,12 +16,12 @@ type lease struct {
 	held int64
 }
 
-// ofRequest is the lease of a request's body. An eighth of the budget is not for these: a backend's work must not be lost
+// requestLease is the lease of a request's body. An eighth of the budget is kept from these: a backend's work must not be lost
 // because of callers that have only come.
-func (m *memory) ofRequest() *lease { return &lease{memory: m, limit: m.limit - m.limit/8} }
+func (m *memory) requestLease() *lease { return &lease{memory: m, limit: m.limit - m.limit/8} }
 
-// ofAnswer is the lease of an answer that is held whole.
-func (m *memory) ofAnswer() *lease { return &lease{memory: m, limit: m.limit} }
+// answerLease is the lease of an answer that is held whole.
+func (m *memory) answerLease() *lease { return &lease{memory: m, limit: m.limit} }
 
 // grow makes the lease cover n bytes in all; false when the budget is spent, and then it holds what it held.
 func (l *lease) grow(n int64) bool {

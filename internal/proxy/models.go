@@ -38,7 +38,7 @@ func listModels(x *exchange) *failure {
 			return f
 		}
 	}
-	return x.inform(openai.AppendModelList(nil, ids))
+	return x.answerLocally(openai.AppendModelList(nil, ids))
 }
 
 // showModel answers GET /v1/models/{id}. The id contains slashes, plain or escaped. Of a model that does not exist only
@@ -54,7 +54,7 @@ func showModel(x *exchange) *failure {
 		if f := authorize(x); f != nil {
 			return f
 		}
-		return x.inform(openai.AppendModel(nil, id))
+		return x.answerLocally(openai.AppendModel(nil, id))
 	}
 	if x.p.cfg.Authorize != nil {
 		if _, f := x.usable(t, nil); f != nil {
@@ -66,7 +66,7 @@ func showModel(x *exchange) *failure {
 
 func unknownModel(id string) *openai.Error {
 	return &openai.Error{Code: openai.CodeModelNotFound, Param: "model",
-		Message: fmt.Sprintf("the model %s does not exist here; GET /v1/models lists those that do", quoted(id))}
+		Message: fmt.Sprintf("the model %s does not exist here; GET /v1/models lists those that do", quoteName(id))}
 }
 
 // usable returns those of the models that the caller may use.
@@ -87,8 +87,8 @@ func (x *exchange) usable(t *table.Table, ids []string) ([]string, *failure) {
 	return ids, nil
 }
 
-// inform answers with what this proxy knows by itself.
-func (x *exchange) inform(body []byte) *failure {
+// answerLocally answers with what this proxy knows by itself.
+func (x *exchange) answerLocally(body []byte) *failure {
 	x.log.Code = http.StatusOK
 	x.caller.answer(http.StatusOK, body)
 	return nil

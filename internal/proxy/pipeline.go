@@ -44,12 +44,12 @@ type exchange struct {
 	series   *telemetry.RouteSeries
 	plan     plan.Plan // from makePlan
 
-	trail   []tried // from dispatch: what was tried, in order
-	reason  string  // why the current backend: X-Spillway-Reason
-	next    string  // why the one that comes next, if one does
-	backend *table.Backend
-	full    bool   // a queue was full
-	quoted  []byte // see quotedModel
+	trail     []tried // from dispatch: what was tried, in order
+	reason    string  // why the current backend: X-Spillway-Reason
+	next      string  // why the one that comes next, if one does
+	backend   *table.Backend
+	queueFull bool   // a backend was passed over because its queue was full
+	quoted    []byte // see quotedModel
 
 	log     telemetry.Access
 	span    *telemetry.RequestSpan // nil where tracing is off, and then does nothing
@@ -112,7 +112,7 @@ func (x *exchange) gone() *failure {
 
 // serve takes one request through the stages.
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, ep openai.Endpoint, stages []stage) {
-	x := &exchange{p: p, r: r, endpoint: ep, began: time.Now(), lease: p.memory.ofRequest(), series: p.cfg.Metrics.Route(nil)}
+	x := &exchange{p: p, r: r, endpoint: ep, began: time.Now(), lease: p.memory.requestLease(), series: p.cfg.Metrics.Route(nil)}
 	x.log.RequestID = requestID(r.Header)
 	x.span = p.cfg.Tracer.Request(r, x.path(), x.began)
 	x.caller.init(w, r, p.cfg.WriteTimeout, x)

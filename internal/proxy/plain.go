@@ -66,7 +66,7 @@ func (p *plain) roundTrip(u *upstream, r *http.Request) error {
 		u.conn, r = nil, u.request(context.Background())
 	}
 	dial := func(ctx context.Context) (net.Conn, error) { return p.dial(ctx, "tcp", addr) }
-	nc, err := beside(u, dial, func(late net.Conn) { late.Close() })
+	nc, err := awaitCall(u, dial, func(late net.Conn) { late.Close() })
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (p *plain) take(addr string) *plainConn {
 		conns[len(conns)-1] = nil
 		p.idle[addr] = conns[:len(conns)-1]
 		p.mu.Unlock()
-		if quiet(c.nc) {
+		if reusable(c.nc) {
 			return c
 		}
 		c.nc.Close()

@@ -173,7 +173,7 @@ func TestPlainLeavesConnectionsThatSaySomethingUnasked(t *testing.T) {
 	w.ask(t, p)
 	fmt.Fprint(<-w.conns, "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
 	c := p.idle[w.addr][0]
-	for quiet(c.nc) { // until it has arrived; looking takes one byte of it
+	for reusable(c.nc) { // until it has arrived; looking takes one byte of it
 	}
 	if got := w.ask(t, p); got != "200 fresh" {
 		t.Errorf("answer = %q, want the one of a fresh connection", got)

@@ -102,7 +102,7 @@ func (c *plainConn) Read(p []byte) (n int, err error) {
 			return 0, err
 		}
 		n, err = c.nc.Read(p)
-		again, err = c.goesOn(err)
+		again, err = c.onDeadline(err)
 	}
 	if n > 0 {
 		c.answered = true
@@ -120,7 +120,7 @@ func (c *plainConn) Write(p []byte) (n int, err error) {
 		var m int
 		m, err = c.nc.Write(p[n:])
 		n += m
-		again, err = c.goesOn(err)
+		again, err = c.onDeadline(err)
 	}
 	return n, err
 }
@@ -135,14 +135,14 @@ func (c *plainConn) arm() error {
 	_ = c.nc.SetDeadline(due) // where it cannot be set, the connection is gone
 	c.armed, c.passed = due, false
 	if c.up.context().Err() != nil {
-		_, err := c.goesOn(os.ErrDeadlineExceeded)
+		_, err := c.onDeadline(os.ErrDeadlineExceeded)
 		return err
 	}
 	return nil
 }
 
-// goesOn wakes the waiter where err says that its time has come. again says that the wait goes on.
-func (c *plainConn) goesOn(err error) (again bool, _ error) {
+// onDeadline wakes the waiter where err says that its time has come. again says that the wait goes on.
+func (c *plainConn) onDeadline(err error) (again bool, _ error) {
 	if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false, err
 	}

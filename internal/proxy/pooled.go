@@ -15,7 +15,7 @@ const pumpSize = 2 << 10
 func (u *upstream) pooled() error {
 	tr, request := u.transport, u.request
 	send := func(ctx context.Context) (*http.Response, error) { return tr.roundTrip(ctx, request) }
-	resp, err := beside(u, send, func(late *http.Response) { _ = late.Body.Close() }) //nolint:bodyclose // release does
+	resp, err := awaitCall(u, send, func(late *http.Response) { _ = late.Body.Close() }) //nolint:bodyclose // release does
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func New(cfg Config) *Proxy {
 		}
 	})
 	cfg.Store.Prepare(p.apply)
-	cfg.Store.OnSwap(p.forget)
+	cfg.Store.OnSwap(p.retain)
 	return p
 }
 
@@ -54,8 +54,8 @@ func (p *Proxy) apply(t *table.Table) {
 	p.cfg.Admission.Apply(t)
 }
 
-// forget drops what no request of a new table asks for. No request waits for that.
-func (p *Proxy) forget(t *table.Table) {
+// retain drops what no request of a new table asks for. No request waits for that.
+func (p *Proxy) retain(t *table.Table) {
 	p.cfg.Metrics.Retain(t)
 	p.transports.retain(t)
 }
@@ -85,7 +85,7 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	answer := p.information(path)
+	answer := p.healthHandler(path)
 	if answer == nil {
 		p.refuse(w, r, unknownEndpoint, &openai.Error{Code: openai.CodeInvalidRequest, Status: http.StatusNotFound,
 			Message: "there is nothing at this path; see /v1/models and /v1/chat/completions"})
@@ -97,8 +97,8 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// information returns what answers a GET, nil for an unknown path.
-func (p *Proxy) information(path string) http.HandlerFunc {
+// healthHandler returns what answers a GET, nil for an unknown path.
+func (p *Proxy) healthHandler(path string) http.HandlerFunc {
 	switch {
 	case path == "/healthz":
 		return func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") }

@@ -104,7 +104,7 @@ func (x *exchange) await(ctx context.Context, backend *table.Backend, wait admis
 	for x.caller.err == nil {
 		select {
 		case n := <-places:
-			x.caller.say(stream.Heartbeat{State: stream.StateQueued, Backend: backend.Name, Position: n})
+			x.caller.notify(stream.Heartbeat{State: stream.StateQueued, Backend: backend.Name, Position: n})
 		case <-alarm.at(x.caller.due()):
 			x.caller.beat(time.Now())
 		case s := <-got:

@@ -18,12 +18,12 @@ import (
 const (
 	// firstRead is the room for a body of unknown length; it doubles as the body grows.
 	firstRead = 4 << 10
-	// believed is how much room a body gets because it says that it is so long. More comes as it does: else a few callers
-	// that only announce bodies could spend the budget of all.
-	believed = 256 << 10
-	// doubled and sized are how many times a buffer becomes larger: one that may be done with the next byte, and one whose
-	// end is known.
-	doubled, sized = 2, 8
+	// trustedLength is how much of a declared length is made room for at once. The rest is made room for as it comes: else a few
+	// callers that only announce bodies could spend the budget of all.
+	trustedLength = 256 << 10
+	// growthUnknown and growthDeclared are the factors by which a buffer grows: of a body that may end with the next byte, and of
+	// one whose length is declared.
+	growthUnknown, growthDeclared = 2, 8
 )
 
 // codingZstd is the one content coding whose decoder may need much memory.
@@ -52,8 +52,8 @@ func read(x *exchange) *failure {
 	return nil
 }
 
-// forget gives up the body of a request that goes to no other backend any more: its answer may take long.
-func (x *exchange) forget() {
+// releaseBody gives up the body of a request that goes to no other backend any more: its answer may take long.
+func (x *exchange) releaseBody() {
 	x.body = nil
 	x.lease.release()
 }
@@ -71,17 +71,17 @@ func (p *Proxy) readBody(r *http.Request, l *lease) ([]byte, error) {
 	if body == io.Reader(r.Body) {
 		return p.readPlain(r, l)
 	}
-	return readAll(body, firstRead, p.cfg.MaxBody, doubled, l)
+	return readAll(body, firstRead, p.cfg.MaxBody, growthUnknown, l)
 }
 
 // readPlain reads the body as it comes, into a buffer of its size where it says one.
 func (p *Proxy) readPlain(r *http.Request, l *lease) ([]byte, error) {
-	size, limit, times := int64(firstRead), p.cfg.MaxBody, int64(doubled)
+	size, limit, times := int64(firstRead), p.cfg.MaxBody, int64(growthUnknown)
 	if declared := r.ContentLength; declared >= 0 {
 		if declared > limit {
 			return nil, errBodyTooLarge
 		}
-		size, limit, times = min(declared, believed), declared, sized
+		size, limit, times = min(declared, trustedLength), declared, growthDeclared
 	}
 	return readAll(r.Body, min(size, limit), limit, times, l)
 }

@@ -34,7 +34,7 @@ func (a *attempt) takeWhole(body []byte, err error) Outcome {
 	case errors.Is(err, errNoMemory):
 		return noRoom()
 	case err != nil:
-		return a.instead(unreadable(err))
+		return a.verdictOr(unreadable(err))
 	}
 	facts := openai.JudgeBody(a.x.endpoint, body)
 	o := outcomeOf(facts.Answer)
@@ -116,19 +116,19 @@ func (a *attempt) takeEvents(err error) (o Outcome, ended bool) {
 	switch {
 	case a.events.Err() != nil:
 		return a.broken(openai.CodeStreamFailed, "an event larger than the cap"), true
-	case !a.hold():
+	case !a.updateLease():
 		return noRoom(), true
 	case err != nil:
 		return a.ended(err), true
 	}
 	a.flush()
-	a.hold() // less: what is written is not kept
+	a.updateLease() // less: what is written is not kept
 	return stuck(), a.x.caller.err != nil
 }
 
-// hold counts what the stream makes this proxy keep: events before the first token, a half one, what is not written yet, and
+// updateLease counts what the stream makes this proxy keep: events before the first token, a half one, what is not written yet, and
 // the body that is assembled. False says that there is no room for it beside all the others' bodies.
-func (a *attempt) hold() bool {
+func (a *attempt) updateLease() bool {
 	kept := int64(a.events.Size()+cap(a.held)+cap(a.x.caller.out)) + a.collected
 	if kept > uncounted {
 		return a.up.lease.grow(kept)
@@ -171,7 +171,7 @@ func (a *attempt) firstToken() {
 		return // the answer is whole or nothing: its limits stay
 	}
 	a.started()
-	a.x.forget()
+	a.x.releaseBody()
 	a.rearm()
 }
 

@@ -81,7 +81,7 @@ func (x *exchange) exhausted() *failure {
 // untried is for a plan that led to no attempt.
 func (x *exchange) untried() *openai.Error {
 	switch {
-	case x.full:
+	case x.queueFull:
 		x.p.cfg.Metrics.QueueRejected()
 		return &openai.Error{Code: openai.CodeRateLimitError, RetryAfter: time.Second,
 			Message: fmt.Sprintf("every backend is busy and its queue full (spec.queue of LLMRoute %s)", x.route.Key())}

@@ -21,8 +21,8 @@ func transportOutcome(err error) Outcome {
 	return Outcome{Class: Failed, Transport: true, Cause: describe(err)}
 }
 
-// words for errors that can be told by comparing, in the order in which they are looked for.
-var words = [...]struct {
+// errorTexts are our own words for errors that errors.Is recognises, in the order in which they are looked for.
+var errorTexts = [...]struct {
 	err  error
 	says string
 }{
@@ -50,7 +50,7 @@ func describe(err error) string {
 	case isTLS(err):
 		return "TLS handshake failed"
 	}
-	for _, w := range words {
+	for _, w := range errorTexts {
 		if errors.Is(err, w.err) {
 			return w.says
 		}

@@ -87,7 +87,7 @@ func (u *upstream) release(complete bool) {
 
 // detach frees the answer of its waiter. It reports whether the caller was there until then.
 func (u *upstream) detach() bool {
-	u.waiter, u.ends = nobody{}, time.Now().Add(drainWait)
+	u.waiter, u.ends = noWaiter{}, time.Now().Add(drainWait)
 	return u.conn == nil || u.conn.unwatch()
 }
 
@@ -103,9 +103,9 @@ func (u *upstream) close() {
 	}
 }
 
-// beside runs f, which no deadline reaches, on a goroutine of its own and waits for it. Where the wait ends earlier, drop
+// awaitCall runs f, which no deadline reaches, on a goroutine of its own and waits for it. Where the wait ends earlier, drop
 // gets what comes too late.
-func beside[T any](u *upstream, f func(context.Context) (T, error), drop func(T)) (v T, err error) {
+func awaitCall[T any](u *upstream, f func(context.Context) (T, error), drop func(T)) (v T, err error) {
 	type result struct {
 		v   T
 		err error
@@ -139,7 +139,7 @@ func (u *upstream) errorBody() []byte {
 		return nil
 	}
 	defer closeBody()
-	data, _ := readAll(io.LimitReader(body, errorBodyLimit), firstRead, errorBodyLimit, doubled, nil)
+	data, _ := readAll(io.LimitReader(body, errorBodyLimit), firstRead, errorBodyLimit, growthUnknown, nil)
 	return bytes.TrimPrefix(data, byteOrderMark)
 }
 
@@ -168,15 +168,15 @@ func sniff(body io.Reader, buf []byte, header http.Header) (prefix []byte, shape
 	switch prefix = buf[:n]; {
 	case shape == openai.ShapeJSON:
 		prefix = bytes.TrimPrefix(prefix, byteOrderMark)
-	case shape == openai.ShapeOther && beginsOddly(prefix, header):
+	case shape == openai.ShapeOther && mayBeStream(prefix, header):
 		shape = openai.ShapeSSE
 	}
 	return prefix, shape, err
 }
 
-// beginsOddly says whether a body of no known shape may be the stream that its type says it is: one may begin with a field that
+// mayBeStream says whether a body of no known shape may be the stream that its type says it is: one may begin with a field that
 // nobody knows, and such fields are to be passed over.
-func beginsOddly(prefix []byte, header http.Header) bool {
+func mayBeStream(prefix []byte, header http.Header) bool {
 	return len(prefix) > 0 && prefix[0] != '<' && strings.HasPrefix(strings.ToLower(header.Get("Content-Type")), "text/event-stream")
 }
 
@@ -195,7 +195,7 @@ func (u *upstream) readWhole(prefix []byte, err error, body io.Reader, limit int
 	if size > int64(cap(prefix)) {
 		prefix = append(make([]byte, 0, size), prefix...)
 	}
-	data, err := readOn(prefix, body, limit, doubled, u.lease)
+	data, err := readOn(prefix, body, limit, growthUnknown, u.lease)
 	if errors.Is(err, errBodyTooLarge) {
 		err = errAnswerTooLarge
 	}

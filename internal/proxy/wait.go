@@ -19,12 +19,12 @@ type waiter interface {
 	wake(now time.Time) error
 }
 
-// nobody waits for what is read aside, once the caller has its answer.
-type nobody struct{}
+// noWaiter waits for what is read aside, once the caller has its answer.
+type noWaiter struct{}
 
-func (nobody) context() context.Context { return context.Background() }
-func (nobody) due() time.Time           { return time.Time{} }
-func (nobody) wake(time.Time) error     { return nil }
+func (noWaiter) context() context.Context { return context.Background() }
+func (noWaiter) due() time.Time           { return time.Time{} }
+func (noWaiter) wake(time.Time) error     { return nil }
 
 // await waits for what another goroutine sends, for things that no deadline reaches.
 func await[T any](w waiter, from <-chan T) (v T, err error) {

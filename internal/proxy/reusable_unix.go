@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// quiet says whether an idle connection is still open, with nothing to read on it. Whatever a backend sends that nobody
+// reusable says whether an idle connection is still open, with nothing to read on it. Whatever a backend sends that nobody
 // has asked for would be taken for the answer to the next request.
-func quiet(nc net.Conn) bool {
+func reusable(nc net.Conn) bool {
 	conn, ok := nc.(syscall.Conn)
 	if !ok {
 		return false
