@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -83,16 +84,9 @@ func (c *Config) setDefaults() {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	setDefault(&c.MaxBody, DefaultMaxBody)
-	setDefault(&c.BodyBudget, DefaultBodyBudget)
-	setDefault(&c.MaxAnswer, DefaultMaxAnswer)
-	setDefault(&c.WriteTimeout, DefaultWriteTimeout)
-	setDefault(&c.Version, "dev")
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
+	c.MaxBody = cmp.Or(c.MaxBody, DefaultMaxBody)
+	c.BodyBudget = cmp.Or(c.BodyBudget, DefaultBodyBudget)
+	c.MaxAnswer = cmp.Or(c.MaxAnswer, DefaultMaxAnswer)
+	c.WriteTimeout = cmp.Or(c.WriteTimeout, DefaultWriteTimeout)
+	c.Version = cmp.Or(c.Version, "dev")
 }

@@ -152,16 +152,9 @@ func (p *Proxy) reportPanic(fault any) {
 // fail tells the caller why there is no answer: as an error with its status, or as the last event of a stream.
 func (x *exchange) fail(f *failure) {
 	x.log.Error, x.log.Code = string(f.err.Code), f.err.HTTPStatus()
-	if x.log.Code == 0 {
-		x.log.Code = http.StatusBadGateway // a stream that broke after its 200
-	}
 	if f.gone {
-		x.log.Code = statusClientClosed
 		x.caller.abandon()
 		return
 	}
 	x.caller.fail(f)
 }
-
-// statusClientClosed is what logs and metrics show for a caller that left.
-const statusClientClosed = 499

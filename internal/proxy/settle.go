@@ -185,7 +185,7 @@ func (x *exchange) record() {
 	x.log.Endpoint = x.endpointName()
 	x.log.Duration = now.Sub(x.began)
 	if x.caller.err != nil {
-		x.log.Code, x.log.Error = statusClientClosed, string(openai.CodeClientClosed)
+		x.log.Code, x.log.Error = openai.CodeClientClosed.Status(), string(openai.CodeClientClosed)
 	}
 	x.series.Request(x.log.Endpoint, x.log.Code)
 	x.p.cfg.Metrics.Overhead(max(x.log.Duration-x.outside, 0))
