@@ -49,7 +49,7 @@ func (b *backendDraft) read() {
 	}
 }
 
-func (b *backendDraft) with() *reader { return b.route.reader }
+func (b *backendDraft) reading() *reader { return b.route.reader }
 
 // refuse records a mistake in the backend's own fields. field is relative to the backend, message a sentence.
 func (b *backendDraft) refuse(reason v1alpha1.ConditionReason, field, message string) {

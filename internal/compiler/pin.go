@@ -41,8 +41,8 @@ type pinDraft struct {
 	lingers time.Duration // how long it stays in the table after its end
 }
 
-// selected names what a pin by selector reaches. Many pins of a namespace may say the same, so it is found once.
-type selected struct{ namespace, selector, backend string }
+// selectorKey identifies what a pin with a selector matches. Many pins of a namespace may say the same, so it is found once.
+type selectorKey struct{ namespace, selector, backend string }
 
 // pinRules are what a pin must keep to.
 var pinRules = []func(*pinDraft){
@@ -62,7 +62,7 @@ func (c *compilation) applyPins() {
 	}
 	r := c.newReader()
 	var drafts []*pinDraft
-	known := map[selected]*pinDraft{}
+	known := map[selectorKey]*pinDraft{}
 	for _, object := range c.pinsByAge() {
 		p := r.readPin(object)
 		if c.pins[p.verdict.Key] != nil {
@@ -111,20 +111,20 @@ func (r *reader) readPin(object *v1alpha1.BackendPin) *pinDraft {
 	if r.Options.Standalone {
 		p.verdict.Generation = 0
 	} else {
-		p.created = writable(object.CreationTimestamp.UTC())
+		p.created = encodable(object.CreationTimestamp.UTC())
 	}
 	for _, rule := range pinRules {
 		rule(p)
 	}
-	p.endWith(object)
+	p.endIfDeleted(object)
 	return p
 }
 
-// endWith ends a pin that has been deleted, at once. Something else, such as a foreground deletion, may keep the object for a while.
-func (p *pinDraft) endWith(object *v1alpha1.BackendPin) {
+// endIfDeleted ends a pin that has been deleted, at once. Something else, such as a foreground deletion, may keep the object for a while.
+func (p *pinDraft) endIfDeleted(object *v1alpha1.BackendPin) {
 	p.lingers = clockSkew
 	if deleted := object.DeletionTimestamp; deleted != nil && deleted.Time.Before(p.verdict.ExpiresAt) {
-		p.verdict.ExpiresAt, p.lingers = writable(deleted.UTC()), 0
+		p.verdict.ExpiresAt, p.lingers = encodable(deleted.UTC()), 0
 	}
 }
 
@@ -133,7 +133,7 @@ func (p *pinDraft) refuse(reason v1alpha1.ConditionReason, field, message string
 		Problem{Condition: v1alpha1.ConditionAccepted, Reason: reason, Field: field, Message: message})
 }
 
-func (p *pinDraft) with() *reader { return p.reader }
+func (p *pinDraft) reading() *reader { return p.reader }
 
 func checkBackend(p *pinDraft) {
 	if !isLabel(p.spec.Backend) {
@@ -168,7 +168,7 @@ func readTimes(p *pinDraft) {
 		p.refuse(v1alpha1.ReasonInvalidTimes, "spec.duration",
 			"A pin from a file has no creation time that its duration could count from; set startsAt beside it, or expiresAt instead.")
 	default:
-		if length := duration(p, span{"spec.duration", s.Duration, time.Millisecond, longest}); length > 0 {
+		if length := duration(p, span{"spec.duration", s.Duration, time.Millisecond, unbounded}); length > 0 {
 			v.ExpiresAt = v.StartsAt.Add(length)
 		}
 	}
@@ -212,7 +212,7 @@ func (p *pinDraft) endField() string {
 
 // match finds the routes of the pin. known is what was found for other pins, inNamespace the routes of its namespace, sorted by
 // name.
-func (c *compilation) match(p *pinDraft, known map[selected]*pinDraft, inNamespace []*routeDraft) {
+func (c *compilation) match(p *pinDraft, known map[selectorKey]*pinDraft, inNamespace []*routeDraft) {
 	r := &p.spec.Routes
 	switch hasNames, hasSelector := len(r.Names) > 0, r.Selector != nil; {
 	case hasNames == hasSelector:
@@ -243,13 +243,13 @@ func (c *compilation) matchNames(p *pinDraft) {
 	}
 }
 
-func (p *pinDraft) matchSelector(known map[selected]*pinDraft, inNamespace []*routeDraft) {
+func (p *pinDraft) matchSelector(known map[selectorKey]*pinDraft, inNamespace []*routeDraft) {
 	selector, err := p.spec.Routes.Selector.Selector()
 	if err != nil {
 		p.refuse(v1alpha1.ReasonInvalidSelector, "spec.routes.selector", "The selector cannot be read; check its keys, operators and values.")
 		return
 	}
-	same := selected{p.verdict.Key.Namespace, selector.String(), p.spec.Backend}
+	same := selectorKey{p.verdict.Key.Namespace, selector.String(), p.spec.Backend}
 	if other := known[same]; other != nil {
 		p.matched, p.verdict.MatchedRoutes, p.verdict.MissingIn = other.matched, other.verdict.MatchedRoutes, other.verdict.MissingIn
 		return

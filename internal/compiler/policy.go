@@ -24,7 +24,7 @@ const (
 	maxCount         = 1_000_000 // requests, burst, maxInFlight
 	maxQueue         = 10_000
 	maxContextWindow = 1_000_000_000
-	longest          = time.Duration(math.MaxInt64)
+	unbounded        = time.Duration(math.MaxInt64)
 )
 
 // saturationSettings are saturation settings before what they leave out is derived.
@@ -56,17 +56,18 @@ type span struct {
 	min, max time.Duration
 }
 
-// refuser is what has a place for a mistake: a route or a backend.
+// refuser is what has a place for a mistake: a route, a backend or a pin.
 type refuser interface {
 	refuse(reason v1alpha1.ConditionReason, field, message string)
-	with() *reader
+	// reading returns the reader that is at work on it, for what the reader remembers.
+	reading() *reader
 }
 
-func (d *routeDraft) with() *reader { return d.reader }
+func (d *routeDraft) reading() *reader { return d.reader }
 
 // duration reads a duration field. A bad one is refused and reads as 0.
 func duration(to refuser, s span) time.Duration {
-	durations := to.with().durations
+	durations := to.reading().durations
 	parsed, known := durations[s.value]
 	if !known {
 		parsed.span, parsed.err = s.value.Parse()
@@ -76,7 +77,7 @@ func duration(to refuser, s span) time.Duration {
 	case parsed.err != nil:
 		to.refuse(v1alpha1.ReasonInvalidDuration, s.field,
 			"The value is not a duration; write whole numbers with a unit of h, m, s or ms, such as 250ms, 30s or 1h30m.")
-	case parsed.span < s.min && s.max != longest:
+	case parsed.span < s.min && s.max != unbounded:
 		to.refuse(v1alpha1.ReasonInvalidDuration, s.field, fmt.Sprintf("The value must be between %s and %s.",
 			v1alpha1.FormatDuration(s.min), v1alpha1.FormatDuration(s.max)))
 	case parsed.span < s.min:
@@ -94,14 +95,14 @@ func override(b *backendDraft, field string, value *v1alpha1.Duration, out *time
 	if value == nil || *value == "" {
 		return false
 	}
-	*out = duration(b, span{field, *value, 0, longest})
+	*out = duration(b, span{field, *value, 0, unbounded})
 	return true
 }
 
 // overrideCooldown is override for a span that must not be 0.
 func overrideCooldown(b *backendDraft, field string, value *v1alpha1.Duration, out *time.Duration) {
 	if value != nil && *value != "" {
-		*out = duration(b, span{field, *value, time.Millisecond, longest})
+		*out = duration(b, span{field, *value, time.Millisecond, unbounded})
 	}
 }
 
@@ -130,7 +131,7 @@ func readRouteFailure(d *routeDraft) {
 	f := &d.spec.Failure
 	d.failure = table.Failure{
 		Threshold: number(d, "spec.failure.threshold", f.Threshold, 1, maxThreshold),
-		Cooldown:  duration(d, span{"spec.failure.cooldown", f.Cooldown, time.Millisecond, longest}),
+		Cooldown:  duration(d, span{"spec.failure.cooldown", f.Cooldown, time.Millisecond, unbounded}),
 	}
 }
 
@@ -138,25 +139,25 @@ func readRouteSaturation(d *routeDraft) {
 	const field = "spec.saturation."
 	s, out := &d.spec.Saturation, &d.saturation
 	out.Threshold = number(d, field+"threshold", s.Threshold, 1, maxThreshold)
-	out.Cooldown = duration(d, span{field + "cooldown", s.Cooldown, time.Millisecond, longest})
-	out.SlowAfterPerKilotoken = duration(d, span{field + "slowAfterPerKilotoken", s.SlowAfterPerKilotoken, 0, longest})
-	out.ColdStartGrace = duration(d, span{field + "coldStartGrace", s.ColdStartGrace, 0, longest})
+	out.Cooldown = duration(d, span{field + "cooldown", s.Cooldown, time.Millisecond, unbounded})
+	out.SlowAfterPerKilotoken = duration(d, span{field + "slowAfterPerKilotoken", s.SlowAfterPerKilotoken, 0, unbounded})
+	out.ColdStartGrace = duration(d, span{field + "coldStartGrace", s.ColdStartGrace, 0, unbounded})
 	if s.SlowAfter != "" {
 		out.slowAfterSet = true
-		out.SlowAfter = duration(d, span{field + "slowAfter", s.SlowAfter, 0, longest})
+		out.SlowAfter = duration(d, span{field + "slowAfter", s.SlowAfter, 0, unbounded})
 	}
 	if s.NonStreamingSlowAfter != "" {
 		out.nonStreamingSet = true
-		out.NonStreamingSlowAfter = duration(d, span{field + "nonStreamingSlowAfter", s.NonStreamingSlowAfter, 0, longest})
+		out.NonStreamingSlowAfter = duration(d, span{field + "nonStreamingSlowAfter", s.NonStreamingSlowAfter, 0, unbounded})
 	}
 }
 
 func readTimeouts(d *routeDraft) {
 	t := &d.spec.Timeouts
 	d.entry.Timeouts = table.Timeouts{
-		Request: duration(d, span{"spec.timeouts.request", t.Request, 0, longest}),
-		Connect: duration(d, span{"spec.timeouts.connect", t.Connect, 0, longest}),
-		Idle:    duration(d, span{"spec.timeouts.idle", t.Idle, 0, longest}),
+		Request: duration(d, span{"spec.timeouts.request", t.Request, 0, unbounded}),
+		Connect: duration(d, span{"spec.timeouts.connect", t.Connect, 0, unbounded}),
+		Idle:    duration(d, span{"spec.timeouts.idle", t.Idle, 0, unbounded}),
 	}
 }
 
@@ -164,19 +165,19 @@ func readRetry(d *routeDraft) {
 	r := &d.spec.Retry
 	d.entry.Retry = table.Retry{
 		Attempts: number(d, "spec.retry.attempts", r.Attempts, 0, maxAttempts),
-		Backoff:  duration(d, span{"spec.retry.backoff", r.Backoff, 0, longest}),
+		Backoff:  duration(d, span{"spec.retry.backoff", r.Backoff, 0, unbounded}),
 	}
 }
 
 func readHeartbeat(d *routeDraft) {
 	h := &d.spec.Heartbeat
-	interval := duration(d, span{"spec.heartbeat.interval", h.Interval, 0, longest})
+	interval := duration(d, span{"spec.heartbeat.interval", h.Interval, 0, unbounded})
 	if interval > 0 && interval < time.Second {
 		d.refuse(v1alpha1.ReasonInvalidDuration, "spec.heartbeat.interval", "The interval must be 0s (no keepalives) or at least 1s.")
 	}
 	d.entry.Heartbeat = table.Heartbeat{
 		Interval:    interval,
-		CommitAfter: duration(d, span{"spec.heartbeat.commitAfter", h.CommitAfter, 0, longest}),
+		CommitAfter: duration(d, span{"spec.heartbeat.commitAfter", h.CommitAfter, 0, unbounded}),
 		Form: choice[v1alpha1.HeartbeatForm, table.HeartbeatForm](d, "spec.heartbeat.form", h.Form,
 			v1alpha1.HeartbeatLine, v1alpha1.HeartbeatBlock),
 	}
@@ -195,7 +196,7 @@ func readQueue(d *routeDraft) {
 	q := &d.spec.Queue
 	d.entry.Queue = table.Queue{
 		Length:  number(d, "spec.queue.length", *q.Length, 0, maxQueue),
-		MaxWait: duration(d, span{"spec.queue.maxWait", q.MaxWait, 0, longest}),
+		MaxWait: duration(d, span{"spec.queue.maxWait", q.MaxWait, 0, unbounded}),
 	}
 }
 

@@ -85,7 +85,7 @@ func (r *reader) readRoute(object *v1alpha1.LLMRoute, position int) *routeDraft 
 			Name:       object.Name,
 			Generation: object.Generation,
 			UID:        string(object.UID),
-			Created:    writable(object.CreationTimestamp.UTC()),
+			Created:    encodable(object.CreationTimestamp.UTC()),
 		},
 	}
 	if r.Options.Standalone {
@@ -104,9 +104,9 @@ func (r *reader) readRoute(object *v1alpha1.LLMRoute, position int) *routeDraft 
 	return d
 }
 
-// writable returns the time, or the zero time where no text could hold it: one such entry would keep its whole shard
+// encodable returns the time, or the zero time where no text could hold it: one such entry would keep its whole shard
 // from being published.
-func writable(t time.Time) time.Time {
+func encodable(t time.Time) time.Time {
 	if t.Year() < 1 || t.Year() > lastYear {
 		return time.Time{}
 	}

@@ -4,7 +4,7 @@ import "github.com/spf13/cobra"
 
 // oneRoute wants a ROUTE and nothing else.
 func oneRoute(cmd *cobra.Command, args []string) error {
-	if err := aRoute(cmd, args); err != nil {
+	if err := routeFirst(cmd, args); err != nil {
 		return err
 	}
 	return atMostOneRoute(cmd, args)
@@ -18,16 +18,16 @@ func atMostOneRoute(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// aRoute wants a ROUTE, with or without something behind it.
-func aRoute(cmd *cobra.Command, args []string) error {
+// routeFirst wants a ROUTE, with or without something behind it.
+func routeFirst(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return usage(cmd, "say which ROUTE")
 	}
 	return nil
 }
 
-// nothing wants flags alone.
-func nothing(cmd *cobra.Command, args []string) error {
+// flagsOnly wants flags alone.
+func flagsOnly(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usage(cmd, "%s takes flags alone, and %q is none", cmd.Name(), args[0])
 	}

@@ -45,7 +45,7 @@ Where the proxies ask callers for a token, put it into $` + TokenVariable + `.`,
 
   # Ask for a backend first
   kubectl spillway chat default "Hello" --prefer tower`,
-		Args:              aRoute,
+		Args:              routeFirst,
 		ValidArgsFunction: c.completeRoutes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return h.run(cmd.Context(), args[0], strings.Join(args[1:], " "))

@@ -207,7 +207,7 @@ func (p *pinCommand) tell(pin *v1alpha1.BackendPin, did string) {
 	}
 }
 
-// newPinObject is a pin without times.
+// object is the pin without its times.
 func (f *pinFlags) object(namespace string) (*v1alpha1.BackendPin, error) {
 	pin := &v1alpha1.BackendPin{
 		ObjectMeta: metav1.ObjectMeta{Name: f.name, Namespace: namespace},

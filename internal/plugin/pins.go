@@ -34,7 +34,7 @@ Pins that have ended are listed until they are deleted, a day later by default.`
 
   # Pins of all namespaces, with times as RFC 3339
   kubectl spillway pins -A -o wide`,
-		Args:              nothing,
+		Args:              flagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return p.run(cmd.Context()) },
 	}

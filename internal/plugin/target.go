@@ -39,7 +39,7 @@ type target struct {
 	close  func()
 }
 
-// open finds the model of ROUTE and the way to a proxy. close releases what it takes.
+// openTarget finds the model of ROUTE and the way to a proxy. The target must be closed.
 func (c *cli) openTarget(ctx context.Context, f targetFlags, routeOrModel string) (*target, error) {
 	t := &target{close: func() {}, client: &http.Client{
 		Transport: transport(),

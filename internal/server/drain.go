@@ -20,7 +20,7 @@ func (s *Server) drain() {
 	running, cancel := context.WithDeadline(context.Background(), began.Add(s.cfg.DrainTimeout))
 	defer cancel()
 	_ = s.dataLn.Close() // connections stay
-	s.awaitTold(running)
+	s.linger(running)
 	err := s.data.Shutdown(running)
 	if err == nil {
 		s.cfg.Log.Info("drained", "took", time.Since(began).Round(time.Millisecond).String())
@@ -35,23 +35,24 @@ func (s *Server) drain() {
 	}
 }
 
-// awaitTold waits until every caller with an open connection has had a chance to hear of the end. An answer that began before
+// linger waits until every caller with an open connection has had a chance to learn of the end. An answer that began before
 // the drain could not say "Connection: close". Were its connection closed the moment it is complete, a caller who sends
-// the next request at once would be cut off; so for linger after the last such answer, connections serve one more.
-func (s *Server) awaitTold(ctx context.Context) {
+// the next request at once would be cut off; so for a while after the last such answer (the drain delay, at most maxLinger),
+// connections serve one more request.
+func (s *Server) linger(ctx context.Context) {
 	const pause = 20 * time.Millisecond
-	linger, heard := min(s.cfg.DrainDelay, maxLinger), int64(0)
+	wait, seen := min(s.cfg.DrainDelay, maxLinger), int64(0)
 	for ctx.Err() == nil {
-		ended := s.untold.Load()
+		ended := s.lateAnswers.Load()
 		switch {
 		case s.running.Load() > 0:
 			time.Sleep(pause)
-		case ended == heard:
+		case ended == seen:
 			return
 		default:
-			heard = ended
+			seen = ended
 			select {
-			case <-s.cfg.after(linger):
+			case <-s.cfg.after(wait):
 			case <-ctx.Done():
 			}
 		}

@@ -24,7 +24,7 @@ type Server struct {
 	dataAddr    net.Addr
 	draining    atomic.Bool
 	running     atomic.Int64 // requests on the data port
-	untold      atomic.Int64 // answers that ended while draining and had begun before, so that they did not say so
+	lateAnswers atomic.Int64 // answers that ended while draining and had begun before, so that they did not say so
 	cancelAll   context.CancelCauseFunc
 	baseContext context.Context // parent of every request on the data port
 }
@@ -160,7 +160,7 @@ func (s *Server) closeWhileDraining(next http.Handler) http.Handler {
 		} else {
 			defer func() {
 				if s.draining.Load() {
-					s.untold.Add(1)
+					s.lateAnswers.Add(1)
 				}
 			}()
 		}

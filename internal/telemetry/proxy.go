@@ -29,8 +29,8 @@ type Proxy struct {
 	overhead      prometheus.Histogram
 
 	routes sync.Map // logical model -> *RouteSeries
-	// nobody counts requests that resolved to no route.
-	nobody *RouteSeries
+	// noRoute counts requests that resolved to no route.
+	noRoute *RouteSeries
 }
 
 // NewProxy declares the data plane's metrics and registers them with reg. It panics where one is registered already, as
@@ -43,7 +43,7 @@ func NewProxy(reg prometheus.Registerer) *Proxy {
 		tokens: tokensTotal.counters(), queueRejected: queueRejectedTotal.counter(), queueWait: queueWait.histogram(),
 		inFlight: inFlight.gauge(), overhead: overhead.histogram(),
 	}
-	p.nobody = &RouteSeries{p: p}
+	p.noRoute = &RouteSeries{p: p}
 	reg.MustRegister(p.requests, p.duration, p.ttft, p.attempts, p.saturated, p.transitions, p.heartbeats, p.rateLimited,
 		p.queueDepth, p.tokens, p.queueRejected, p.queueWait, p.inFlight, p.overhead)
 	return p
@@ -72,7 +72,7 @@ func (p *Proxy) Transition(namespace, backend, to, reason string) {
 // Route returns the series of the route that serves a logical model; nil stands for "no such route".
 func (p *Proxy) Route(r *table.Route) *RouteSeries {
 	if r == nil {
-		return p.nobody
+		return p.noRoute
 	}
 	if s, ok := p.routes.Load(r.Model); ok {
 		return s.(*RouteSeries)

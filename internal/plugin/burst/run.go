@@ -105,7 +105,7 @@ type Latency struct {
 	Max int64 `json:"maxMs"`
 }
 
-// Run makes the calls of the plan with call and tells after after each burst. It stops early where ctx ends, which is an
+// Run makes the calls of the plan with call, and calls after when a burst is over. It stops early where ctx ends, which is an
 // error, and after a burst of which every call was refused for good: settled is such an answer.
 func Run(ctx context.Context, p Plan, call func(context.Context) Answer, after func(done int, l *Level)) (levels []Level, settled *Answer, err error) {
 	done := 0
