@@ -182,10 +182,10 @@ func TestReportsTellTheTimeByOurClock(t *testing.T) {
 			r.fold()
 			told := r.fleet.Load()
 			e := told.Evidence("b")
-			if off := e.RetryAt.Sub(start.Add(10 * time.Minute)).Abs(); off > status.Wobble {
+			if off := e.RetryAt.Sub(start.Add(10 * time.Minute)).Abs(); off > status.ReportTolerance {
 				t.Errorf("the time of retry is %s off", off)
 			}
-			if off := e.Since.Sub(start.Add(-time.Minute)).Abs(); off > status.Wobble {
+			if off := e.Since.Sub(start.Add(-time.Minute)).Abs(); off > status.ReportTolerance {
 				t.Errorf("the time of opening is %s off", off)
 			}
 			for _, remaining := range []string{"9m45s", "9m30s", "9m15s", "9m"} {

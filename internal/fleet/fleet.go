@@ -35,7 +35,7 @@ type Evidence interface {
 // Shares is told how many proxies share the declared limits (admission.Admission).
 type Shares interface{ SetLive(n int) }
 
-// Config of a Fleet. All but PodUID, Clock are required.
+// Config of a Fleet. All but PodUID and Clock are required.
 type Config struct {
 	// REST is how to reach the API server. Its rate limits are not used.
 	REST *rest.Config
@@ -44,8 +44,8 @@ type Config struct {
 	// Pod names the proxy and its report; PodUID, where known, makes the Pod the report's owner.
 	Pod    string
 	PodUID types.UID
-	// Store gets the shards. Whoever keeps state per backend registers its OnSwap before New is called, so that evidence
-	// finds it in place.
+	// Store gets the shards. Whoever keeps state per backend follows it by Prepare (as proxy.New does) before New is called,
+	// so that evidence finds the backends in place.
 	Store    *table.Store
 	Breakers Evidence
 	Shares   Shares
@@ -108,7 +108,7 @@ func (f *Fleet) onSwap() {
 // the API server is gone. Call it once.
 func (f *Fleet) Run(ctx context.Context) {
 	defer f.client.close()
-	f.peers.announce()
+	f.peers.start()
 	reportSource := &source{
 		client: f.client.spillway, params: f.client.params, resource: reports, namespace: f.cfg.Namespace,
 		clock: f.cfg.Clock, refusals: &refusals{what: "proxy reports", log: f.cfg.Log}, outages: f.client.gate.ended,

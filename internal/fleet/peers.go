@@ -45,11 +45,11 @@ type peers struct {
 	own     *peer
 	ownRead bool
 	// ownVersion is the resourceVersion of this pod's report that was seen last.
-	ownVersion string
-	heard      time.Time // when any report changed, one's own included
-	back       time.Time // when reports changed again after an interruption
-	live       []string  // as last told
-	count      int
+	ownVersion  string
+	lastContact time.Time // when any report changed, one's own included
+	backSince   time.Time // when reports changed again after an interruption
+	live        []string  // as last told
+	count       int
 }
 
 // peer is the last report of one proxy.
@@ -72,11 +72,11 @@ func newPeers(cfg *Config) *peers {
 	}
 }
 
-// announce tells breakers and limits of this proxy alone, before any report has been read.
-func (p *peers) announce() {
+// start tells breakers and limits of this proxy alone, before any report has been read.
+func (p *peers) start() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.tell()
+	p.updateLive()
 }
 
 // run ends the lives of reports that do not change any more, until ctx ends.
@@ -100,8 +100,8 @@ func (p *peers) Add(obj any) error { return p.Update(obj) }
 func (p *peers) Update(obj any) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.see(obj)
-	p.tell()
+	p.observe(obj)
+	p.updateLive()
 	return nil
 }
 
@@ -111,7 +111,7 @@ func (p *peers) Delete(obj any) error {
 	defer p.mu.Unlock()
 	if report, ok := obj.(*v1alpha1.ProxyReport); ok {
 		p.drop(report.Name)
-		p.tell()
+		p.updateLive()
 	}
 	return nil
 }
@@ -122,14 +122,14 @@ func (p *peers) Replace(objs []any, _ string) error {
 	defer p.mu.Unlock()
 	listed := make(map[string]bool, len(objs))
 	for _, obj := range objs {
-		listed[p.see(obj)] = true
+		listed[p.observe(obj)] = true
 	}
 	for name := range p.known {
 		if !listed[name] {
 			p.drop(name)
 		}
 	}
-	p.tell()
+	p.updateLive()
 	p.once.Do(func() { close(p.synced) })
 	return nil
 }
@@ -137,8 +137,8 @@ func (p *peers) Replace(objs []any, _ string) error {
 // Resync implements cache.ReflectorStore.
 func (p *peers) Resync() error { return nil }
 
-// see takes note of a report and adopts what is in it. It returns the name of the proxy.
-func (p *peers) see(obj any) string {
+// observe takes note of a report and adopts what is in it. It returns the name of the proxy.
+func (p *peers) observe(obj any) string {
 	report, ok := obj.(*v1alpha1.ProxyReport)
 	if !ok {
 		return ""
@@ -147,7 +147,7 @@ func (p *peers) see(obj any) string {
 	if report.Name == p.self {
 		if p.ownVersion != report.ResourceVersion {
 			p.ownVersion = report.ResourceVersion
-			p.hear(began)
+			p.noteContact(began)
 		}
 		p.readOwn(report)
 		return report.Name
@@ -155,7 +155,7 @@ func (p *peers) see(obj any) string {
 	if old := p.known[report.Name]; old != nil && old.resourceVersion == report.ResourceVersion {
 		return report.Name // a list that repeats what is known is no sign of life
 	}
-	p.hear(began)
+	p.noteContact(began)
 	seen := newPeer(report, began, report.Status.ClockOffset(began))
 	p.known[report.Name] = seen
 	if p.adopting && seen.understood {
@@ -165,16 +165,16 @@ func (p *peers) see(obj any) string {
 	return report.Name
 }
 
-// hear notes that reports change. After an interruption each proxy has a whole lifetime to show that it is still there.
-func (p *peers) hear(now time.Time) {
+// noteContact notes that reports change. After an interruption each proxy has a whole lifetime to show that it is still there.
+func (p *peers) noteContact(now time.Time) {
 	if !p.inTouch(now) {
-		p.back = now
+		p.backSince = now
 	}
-	p.heard = now
+	p.lastContact = now
 }
 
 // inTouch says whether the silence of a proxy can be told from that of the API server.
-func (p *peers) inTouch(now time.Time) bool { return now.Sub(p.heard) <= contactBound }
+func (p *peers) inTouch(now time.Time) bool { return now.Sub(p.lastContact) <= contactBound }
 
 // newPeer reads a report that came now; offset lies between the clock that it was written by and ours.
 func newPeer(report *v1alpha1.ProxyReport, now time.Time, offset time.Duration) *peer {
@@ -238,7 +238,7 @@ func (p *peers) drain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.draining = true
-	p.tell()
+	p.updateLive()
 }
 
 func (p *peers) drop(name string) {
@@ -261,10 +261,10 @@ func (p *peers) sweep() {
 			peer.live = false
 			p.breakers.Forget(name)
 		}
-		silent := min(now.Sub(peer.at), now.Sub(p.back)) >= reportLifetime
+		silent := min(now.Sub(peer.at), now.Sub(p.backSince)) >= reportLifetime
 		peer.sharing = peer.live || peer.sharing && !(silent && p.inTouch(now))
 	}
-	p.tell()
+	p.updateLive()
 }
 
 // size is the number of proxies that share the limits, this one included.
@@ -274,10 +274,10 @@ func (p *peers) size() int {
 	return max(p.count, 1)
 }
 
-// tell works out who is live and tells breakers and limits when that changed. A proxy whose reports are not understood, or
+// updateLive works out who is live and tells breakers and limits when that changed. A proxy whose reports are not understood, or
 // that fell silent together with the API server, has its share of the limits, but takes no part in the choice of who probes:
 // no news of its probes could be read.
-func (p *peers) tell() {
+func (p *peers) updateLive() {
 	count := 1 // oneself always counts
 	var live []string
 	if !p.draining {

@@ -115,7 +115,7 @@ func TestPeers(t *testing.T) {
 	tableReady := func(f *peersFixture) { f.adopt() }
 	cases := map[string][]step{
 		"alone, this proxy is all there is": {
-			{func(f *peersFixture) { f.announce() }, []string{"peers [self]", "live 1"}},
+			{func(f *peersFixture) { f.start() }, []string{"peers [self]", "live 1"}},
 		},
 		"nothing is adopted before the table is there, then all, one's own old report included": {
 			{list(report("other", "1"), report("self", "2")), []string{"peers [other self]", "live 2"}},

@@ -102,7 +102,7 @@ func toRecords(reports []v1alpha1.BreakerReport, offset time.Duration) []breaker
 }
 
 func toRecord(in *v1alpha1.BreakerReport) (breaker.Record, bool) {
-	if !sane(in) {
+	if !isValid(in) {
 		return breaker.Record{}, false
 	}
 	out := breaker.Record{
@@ -131,8 +131,8 @@ func toRecord(in *v1alpha1.BreakerReport) (breaker.Record, bool) {
 	return out, true
 }
 
-// sane says whether a report's state is known and its counters can be counters.
-func sane(in *v1alpha1.BreakerReport) bool {
+// isValid says whether a report's state is known and its counters can be counters.
+func isValid(in *v1alpha1.BreakerReport) bool {
 	switch breaker.State(in.State) {
 	case breaker.Closed, breaker.Open, breaker.HalfOpen:
 		return min(in.Epoch, in.LastGood) >= 0 && min(in.Saturations, in.Failures) >= 0
@@ -165,8 +165,8 @@ func toTables(revisions [table.Shards]table.Revision) []v1alpha1.TableRevision {
 	return out
 }
 
-// tellsTheSame says whether two reports differ in nothing but the passing of time.
-func tellsTheSame(a, b *v1alpha1.ProxyReportStatus) bool {
+// sameReport says whether two reports differ in nothing but the passing of time.
+func sameReport(a, b *v1alpha1.ProxyReportStatus) bool {
 	if a.Ready != b.Ready || a.Draining != b.Draining || !slices.Equal(a.Tables, b.Tables) {
 		return false
 	}

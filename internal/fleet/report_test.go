@@ -133,8 +133,8 @@ func TestTellsTheSame(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, b := base(), base()
 			tc.change(&b)
-			if got := tellsTheSame(&a, &b); got != tc.want {
-				t.Errorf("tellsTheSame = %v, want %v", got, tc.want)
+			if got := sameReport(&a, &b); got != tc.want {
+				t.Errorf("sameReport = %v, want %v", got, tc.want)
 			}
 		})
 	}

@@ -119,7 +119,7 @@ func (w *writer) place() time.Duration {
 // as it is.
 func (w *writer) write(ctx context.Context, renew bool) time.Time {
 	status := w.status()
-	if !renew && w.stored != nil && tellsTheSame(&status, &w.stored.Status) {
+	if !renew && w.stored != nil && sameReport(&status, &w.stored.Status) {
 		return w.lastWrite.Add(renewInterval)
 	}
 	status.RenewTime = metav1.MicroTime{Time: w.clock.Now().UTC().Truncate(time.Microsecond)}

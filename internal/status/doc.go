@@ -6,5 +6,5 @@
 //
 // Each condition has one function that returns a finding, and one table test. What sums up others (Ready, state, serving,
 // proxies, chain) is computed from them and never set elsewhere. Nothing in a status changes while nothing happens: times
-// that proxies report as "remaining" are held to the stored value while they differ by less than Wobble.
+// that proxies report as "remaining" are held to the stored value while they differ by less than ReportTolerance.
 package status

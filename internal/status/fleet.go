@@ -12,9 +12,9 @@ import (
 	"github.com/spillway-dev/spillway/internal/table"
 )
 
-// Wobble is how far two reports of one instant may lie apart: they travel as remaining time, in whole milliseconds and
-// by different clocks. Smaller differences never change a status.
-const Wobble = 2 * time.Second
+// ReportTolerance is how far two reports of one instant may lie apart: instants travel as remaining time, in whole milliseconds
+// and by different clocks. Smaller differences never change a status.
+const ReportTolerance = 2 * time.Second
 
 // Report is one live ProxyReport. Whether a report is live is for the caller to know: it takes a clock.
 type Report struct {
@@ -231,7 +231,7 @@ func (f *Fleet) Evidence(id table.BackendID) Evidence {
 	return Evidence{State: v1alpha1.BackendClosed}
 }
 
-// HeldTo returns the fleet with the instants of an earlier one where the two lie no further apart than Wobble. What is told of a
+// HeldTo returns the fleet with the instants of an earlier one where the two lie no further apart than ReportTolerance. What is told of a
 // change is then measured from what was told last, so that many small steps in one direction come to be told, too.
 func (f *Fleet) HeldTo(earlier *Fleet) *Fleet {
 	if earlier == nil {
@@ -335,10 +335,10 @@ func same(a, b Evidence) bool {
 		near(a.Since, b.Since) && near(a.RetryAt, b.RetryAt) && slices.Equal(a.Endpoints, b.Endpoints)
 }
 
-// near says whether two instants are the same but for Wobble. An unknown one is like an unknown one only.
+// near says whether two instants are the same but for ReportTolerance. An unknown one is like an unknown one only.
 func near(a, b time.Time) bool {
 	if a.IsZero() || b.IsZero() {
 		return a.IsZero() == b.IsZero()
 	}
-	return a.Sub(b).Abs() <= Wobble
+	return a.Sub(b).Abs() <= ReportTolerance
 }

@@ -158,7 +158,7 @@ func TestManySmallExtensionsAreTold(t *testing.T) {
 			told++
 		}
 		last = next
-		if lag := NewFleet(at(left)).Evidence("b").RetryAt.Sub(last.Evidence("b").RetryAt); lag > Wobble {
+		if lag := NewFleet(at(left)).Evidence("b").RetryAt.Sub(last.Evidence("b").RetryAt); lag > ReportTolerance {
 			t.Errorf("what is known lags by %s behind %s", lag, left)
 		}
 	}

@@ -157,7 +157,7 @@ func (f *facts) backendStatus(v *compiler.BackendVerdict) v1alpha1.BackendStatus
 	return s
 }
 
-// held returns an instant in whole seconds: the stored one where the two differ by no more than Wobble.
+// held returns an instant in whole seconds: the stored one where the two differ by no more than ReportTolerance.
 func held(at time.Time, stored *metav1.Time) *metav1.Time {
 	switch {
 	case at.IsZero():
@@ -172,7 +172,7 @@ func held(at time.Time, stored *metav1.Time) *metav1.Time {
 
 // passed returns a stored instant if it has passed. Nobody reports it any more, so one that is still to come is made up.
 func passed(stored *metav1.Time, now time.Time) *metav1.Time {
-	if stored == nil || stored.After(now.Add(Wobble)) {
+	if stored == nil || stored.After(now.Add(ReportTolerance)) {
 		return nil
 	}
 	return stored
