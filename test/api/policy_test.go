@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/test/apiserver"
 )
 
 var _ = Describe("Who may pin", Ordered, ContinueOnFailure, func() {
@@ -67,7 +68,7 @@ var _ = Describe("Who may pin", Ordered, ContinueOnFailure, func() {
 	}
 
 	It("lets the user of the samples make the pin of the samples, and no other user", func(ctx SpecContext) {
-		pin := readObjects(root("config", "samples", "pin.yaml"))[0]
+		pin := apiserver.Objects("samples/pin.yaml")[0]
 		Expect(as("gamer", nil).Create(ctx, pin.DeepCopy(), client.DryRunAll)).To(Succeed())
 		Expect(as("clerk", nil).Create(ctx, pin, client.DryRunAll)).To(MatchError(ContainSubstring("llmroutes.spillway.dev/default in")))
 	})
@@ -116,7 +117,7 @@ var _ = Describe("The annotation pinned-by", func() {
 var _ = Describe("Without the mutating policy, as on older clusters, the annotation pinned-by", Serial, Ordered, func() {
 	const binding = "policy/pinned-by.yaml"
 	BeforeAll(func(ctx SpecContext) {
-		for _, object := range readObjects(root("config", binding)) {
+		for _, object := range apiserver.Objects(binding) {
 			Expect(admin.Delete(ctx, object)).To(Succeed())
 		}
 		Eventually(func(g Gomega) {
@@ -126,7 +127,7 @@ var _ = Describe("Without the mutating policy, as on older clusters, the annotat
 		}).WithContext(ctx).WithTimeout(policyWait).Should(Succeed())
 	})
 	AfterAll(func(ctx SpecContext) {
-		apply(ctx, binding)
+		apiserver.Create(ctx, admin, binding)
 		waitForPolicies(ctx)
 	})
 

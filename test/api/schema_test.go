@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/spillway-dev/spillway/test/apiserver"
 )
 
 // rule is one file of testdata: one rule of the schema with what it accepts and what it refuses.
@@ -89,7 +91,7 @@ var _ = Describe("The schema", func() {
 var _ = Describe("The folder config", func() {
 	for _, dir := range []string{"crd", "rbac", "policy"} {
 		It("applies every file of "+dir, func() {
-			files, err := filepath.Glob(root("config", dir, "*.yaml"))
+			files, err := filepath.Glob(apiserver.Config(dir, "*.yaml"))
 			Expect(err).NotTo(HaveOccurred())
 			names := []string{"kustomization.yaml"}
 			names = append(names, kustomization(dir)...)
@@ -162,7 +164,7 @@ func readRule(file string) rule {
 
 func readCRDs() []apiextensionsv1.CustomResourceDefinition {
 	GinkgoHelper()
-	files, err := filepath.Glob(root("config", "crd", "spillway.dev_*.yaml"))
+	files, err := filepath.Glob(apiserver.Config("crd", "spillway.dev_*.yaml"))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(files).To(HaveLen(len(valid)))
 	crds := make([]apiextensionsv1.CustomResourceDefinition, len(files))

@@ -1,27 +1,19 @@
 package api
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"io"
-	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/test/apiserver"
 )
 
 // namespace of the routes and pins in this suite; the programs' own is systemNamespace.
@@ -33,7 +25,7 @@ const (
 var (
 	config *rest.Config  // cluster administrator
 	admin  client.Client // with config
-	scheme = newScheme()
+	scheme = apiserver.Scheme()
 )
 
 func TestAPI(t *testing.T) {
@@ -42,37 +34,16 @@ func TestAPI(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		Fail("KUBEBUILDER_ASSETS is not set, so there is no kube-apiserver to test on: run `make test-api`, which builds one, or set it to a directory with etcd and kube-apiserver.")
-	}
-	environment := &envtest.Environment{
-		CRDDirectoryPaths:        []string{root("config", "crd")},
-		ErrorIfCRDPathMissing:    true,
-		ControlPlaneStartTimeout: 2 * time.Minute, // the machine may be busy
-	}
-	DeferCleanup(environment.Stop)
-	var err error
-	config, err = environment.Start()
-	Expect(err).NotTo(HaveOccurred())
-	config.QPS = -1 // hundreds of small requests
+	config = apiserver.Start().Config
 	admin = clientFor(config)
 	for _, dir := range []string{"rbac", "policy"} {
 		for _, file := range kustomization(dir) {
-			apply(ctx, filepath.Join(dir, file))
+			apiserver.Create(ctx, admin, filepath.Join(dir, file))
 		}
 	}
-	apply(ctx, "samples/route.yaml")
-	apply(ctx, "samples/pinner.yaml")
+	apiserver.Create(ctx, admin, "samples/route.yaml", "samples/pinner.yaml")
 	waitForPolicies(ctx)
 })
-
-func newScheme() *runtime.Scheme {
-	s := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(s), v1alpha1.AddToScheme(s)); err != nil {
-		panic(err) // two kinds of one name: a programming error
-	}
-	return s
-}
 
 func clientFor(c *rest.Config) client.Client {
 	GinkgoHelper()
@@ -89,43 +60,14 @@ func as(user string, extra map[string][]string) client.Client {
 	return clientFor(c)
 }
 
-func root(parts ...string) string {
-	return filepath.Join(append([]string{"..", ".."}, parts...)...)
-}
-
 // kustomization lists the files that a directory of config/ says it consists of.
 func kustomization(dir string) []string {
 	GinkgoHelper()
 	resources, found, err := unstructured.NestedStringSlice(
-		readObjects(root("config", dir, "kustomization.yaml"))[0].Object, "resources")
+		apiserver.Objects(filepath.Join(dir, "kustomization.yaml"))[0].Object, "resources")
 	Expect(err).NotTo(HaveOccurred())
 	Expect(found).To(BeTrue())
 	return resources
-}
-
-// apply creates every object of a file below config/.
-func apply(ctx context.Context, file string) {
-	GinkgoHelper()
-	for _, object := range readObjects(root("config", file)) {
-		Expect(admin.Create(ctx, object)).To(Succeed(), "%s: %s %s", file, object.GetKind(), object.GetName())
-	}
-}
-
-func readObjects(file string) []*unstructured.Unstructured {
-	GinkgoHelper()
-	data, err := os.ReadFile(file)
-	Expect(err).NotTo(HaveOccurred())
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
-	var objects []*unstructured.Unstructured
-	for {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(object)
-		if errors.Is(err, io.EOF) {
-			return objects
-		}
-		Expect(err).NotTo(HaveOccurred(), file)
-		objects = append(objects, object)
-	}
 }
 
 // waitForPolicies waits until the API server has compiled the admission policies: it does so some time after they exist.

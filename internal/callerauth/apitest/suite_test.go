@@ -3,11 +3,7 @@ package apitest
 import (
 	"bytes"
 	"context"
-	"errors"
-	"io"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -19,16 +15,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/spillway-dev/spillway/internal/telemetry"
+	"github.com/spillway-dev/spillway/test/apiserver"
 )
 
 const (
@@ -74,57 +68,26 @@ func TestCallerAuth(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		Fail("KUBEBUILDER_ASSETS is not set, so there is no kube-apiserver to test on: run `make test-api`, which builds one, or set it to a directory with etcd and kube-apiserver.")
-	}
-	log.SetLogger(GinkgoLogr)
 	talkative := logr.FromSlogHandler(telemetry.NewLogger(&logs, everything).Handler())
 	klog.SetLoggerWithOptions(talkative, klog.ContextualLogger(true))
 	var verbosity klog.Level
 	Expect(verbosity.Set("20")).To(Succeed())
 	SetDefaultEventuallyTimeout(patience)
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
-	environment = &envtest.Environment{CRDDirectoryPaths: []string{filepath.Join("..", "..", "..", "config", "crd")}, ErrorIfCRDPathMissing: true,
-		ControlPlaneStartTimeout: 2 * patience, ControlPlaneStopTimeout: 2 * patience}
-	// A folder of our own for the certificates lets the API server stop and come back as the same one.
-	apiServer := environment.ControlPlane.GetAPIServer()
-	apiServer.CertDir = GinkgoT().TempDir()
-	apiServer.Configure().Set("shutdown-watch-termination-grace-period", "1s")
-	DeferCleanup(func() error { return environment.Stop() })
-	config, err := environment.Start()
+	environment = apiserver.Start()
+	var err error
+	admin, err = client.New(environment.Config, client.Options{})
 	Expect(err).NotTo(HaveOccurred())
-	config.QPS = -1
-	admin, err = client.New(config, client.Options{})
-	Expect(err).NotTo(HaveOccurred())
-	accounts, err = kubernetes.NewForConfig(config)
+	accounts, err = kubernetes.NewForConfig(environment.Config)
 	Expect(err).NotTo(HaveOccurred())
 
-	for _, file := range []string{"rbac/namespace.yaml", "rbac/proxy.yaml", "rbac/proxy_role.yaml", "rbac/people.yaml",
-		"caller-auth/roles/role.yaml", "caller-auth/kubernetes/binding.yaml", "caller-auth/keys/binding.yaml"} {
-		apply(ctx, file)
-	}
+	apiserver.Create(ctx, admin, "rbac/namespace.yaml", "rbac/proxy.yaml", "rbac/proxy_role.yaml", "rbac/people.yaml",
+		"caller-auth/roles/role.yaml", "caller-auth/kubernetes/binding.yaml", "caller-auth/keys/binding.yaml")
 	for _, name := range []string{sirens, "other"} {
 		Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
 	}
-	apply(ctx, "samples/user.yaml")
+	apiserver.Create(ctx, admin, "samples/user.yaml")
 })
-
-// apply creates every object of a file below config/.
-func apply(ctx context.Context, file string) {
-	GinkgoHelper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "..", "config", file))
-	Expect(err).NotTo(HaveOccurred())
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(object)
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		Expect(err).NotTo(HaveOccurred(), file)
-		Expect(admin.Create(ctx, object)).To(Succeed(), "%s: %s %s", file, object.GetKind(), object.GetName())
-	}
-}
 
 // makeAccount makes a ServiceAccount that goes with the test.
 func makeAccount(ctx context.Context, name string) *corev1.ServiceAccount {

@@ -1,12 +1,7 @@
 package apitest
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"io"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -16,18 +11,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/test/apiserver"
 )
 
 const (
@@ -50,64 +42,21 @@ func TestFleet(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		Fail("KUBEBUILDER_ASSETS is not set, so there is no kube-apiserver to test on: run `make test-api`, which builds one, or set it to a directory with etcd and kube-apiserver.")
-	}
-	log.SetLogger(GinkgoLogr)
 	SetDefaultEventuallyTimeout(patience)
 	SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
-	environment = &envtest.Environment{
-		CRDDirectoryPaths:        []string{root("config", "crd")},
-		ErrorIfCRDPathMissing:    true,
-		ControlPlaneStartTimeout: 2 * patience,
-		ControlPlaneStopTimeout:  2 * patience,
-	}
-	// A folder of our own for the certificates lets the API server stop and come back as the same one.
-	apiServer := environment.ControlPlane.GetAPIServer()
-	apiServer.CertDir = GinkgoT().TempDir()
-	// It would wait a minute for the watches to end by themselves.
-	apiServer.Configure().Set("shutdown-watch-termination-grace-period", "1s")
-	DeferCleanup(func() error { return environment.Stop() })
-	config, err := environment.Start()
+	environment = apiserver.Start()
+	var err error
+	admin, err = client.New(environment.Config, client.Options{Scheme: apiserver.Scheme()})
 	Expect(err).NotTo(HaveOccurred())
-	config.QPS = -1
-
-	scheme := runtime.NewScheme()
-	Expect(errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme))).To(Succeed())
-	admin, err = client.New(config, client.Options{Scheme: scheme})
+	tokens, err = kubernetes.NewForConfig(environment.Config)
 	Expect(err).NotTo(HaveOccurred())
-	tokens, err = kubernetes.NewForConfig(config)
-	Expect(err).NotTo(HaveOccurred())
-	for _, file := range []string{"rbac/namespace.yaml", "rbac/proxy.yaml", "rbac/proxy_role.yaml", "policy/report.yaml"} {
-		apply(ctx, file)
-	}
+	apiserver.Create(ctx, admin, "rbac/namespace.yaml", "rbac/proxy.yaml", "rbac/proxy_role.yaml", "policy/report.yaml")
 })
 
 var _ = AfterEach(func(ctx SpecContext) {
 	Expect(admin.DeleteAllOf(ctx, &corev1.Secret{}, client.InNamespace(namespace))).To(Succeed())
 	Expect(admin.DeleteAllOf(ctx, &v1alpha1.ProxyReport{}, client.InNamespace(namespace))).To(Succeed())
 })
-
-func root(parts ...string) string {
-	return filepath.Join(append([]string{"..", "..", ".."}, parts...)...)
-}
-
-// apply creates every object of a file below config/.
-func apply(ctx context.Context, file string) {
-	GinkgoHelper()
-	data, err := os.ReadFile(root("config", file))
-	Expect(err).NotTo(HaveOccurred())
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(object)
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		Expect(err).NotTo(HaveOccurred(), file)
-		Expect(admin.Create(ctx, object)).To(Succeed(), "%s: %s %s", file, object.GetKind(), object.GetName())
-	}
-}
 
 // identity is what a kubelet would mount into the pod: a token of the account that is bound to it.
 func identity(ctx context.Context, serviceAccount, pod string) (*rest.Config, types.UID) {
@@ -117,10 +66,10 @@ func identity(ctx context.Context, serviceAccount, pod string) (*rest.Config, ty
 		Spec: corev1.PodSpec{
 			ServiceAccountName: serviceAccount,
 			SecurityContext: &corev1.PodSecurityContext{
-				RunAsNonRoot: ptr(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+				RunAsNonRoot: ptr.To(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			Containers: []corev1.Container{{Name: "proxy", Image: "spillway", SecurityContext: &corev1.SecurityContext{
-				AllowPrivilegeEscalation: ptr(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 			}}},
 		},
 	}
@@ -138,5 +87,3 @@ func identity(ctx context.Context, serviceAccount, pod string) (*rest.Config, ty
 	config.BearerToken = token.Status.Token
 	return config, object.UID
 }
-
-func ptr[T any](v T) *T { return &v }

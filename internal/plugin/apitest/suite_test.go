@@ -3,9 +3,7 @@ package apitest
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -14,20 +12,15 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
 	"github.com/spillway-dev/spillway/internal/plugin"
+	"github.com/spillway-dev/spillway/test/apiserver"
 )
 
 // namespace is that of config/samples.
@@ -47,18 +40,10 @@ func TestPlugin(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		Fail("KUBEBUILDER_ASSETS is not set, so there is no kube-apiserver to test on: run `make test-api`, which builds one, or set it to a directory with etcd and kube-apiserver.")
-	}
-	log.SetLogger(GinkgoLogr)
 	SetDefaultEventuallyTimeout(patience)
-	environment := &envtest.Environment{CRDDirectoryPaths: []string{config("crd")}, ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: 2 * patience}
-	DeferCleanup(environment.Stop)
-	rest, err := environment.Start()
-	Expect(err).NotTo(HaveOccurred())
-	scheme := runtime.NewScheme()
-	Expect(errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme))).To(Succeed())
-	admin, err = client.New(rest, client.Options{Scheme: scheme})
+	rest := apiserver.Start().Config
+	var err error
+	admin, err = client.New(rest, client.Options{Scheme: apiserver.Scheme()})
 	Expect(err).NotTo(HaveOccurred())
 	kubeconfig = filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	Expect(clientcmd.WriteToFile(clientcmdapi.Config{
@@ -67,9 +52,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		Clusters:       map[string]*clientcmdapi.Cluster{"test": {Server: rest.Host, CertificateAuthorityData: rest.CAData}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"admin": {ClientCertificateData: rest.CertData, ClientKeyData: rest.KeyData}},
 	}, kubeconfig)).To(Succeed())
-	for _, file := range []string{"rbac/namespace.yaml", "rbac/people.yaml", "policy/pin.yaml", "policy/pinned-by.yaml", "samples/route.yaml", "samples/pinner.yaml"} {
-		apply(ctx, file)
-	}
+	apiserver.Create(ctx, admin, "rbac/namespace.yaml", "rbac/people.yaml", "policy/pin.yaml", "policy/pinned-by.yaml",
+		"samples/route.yaml", "samples/pinner.yaml")
 	other := &v1alpha1.LLMRoute{Spec: v1alpha1.LLMRouteSpec{Chain: []v1alpha1.Backend{{Name: "hosted", URL: "http://hosted.lan/v1"}}}}
 	other.Name, other.Namespace = "fast", namespace
 	Expect(admin.Create(ctx, other)).To(Succeed())
@@ -79,25 +63,6 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		g.Expect(as("gamer").run(ctx, "pin", "default", "--backend", "hosted", "--for", "1h", "--dry-run").code).To(Equal(0))
 	}).WithContext(ctx).Should(Succeed())
 })
-
-func config(parts ...string) string {
-	return filepath.Join(append([]string{"..", "..", "..", "config"}, parts...)...)
-}
-
-func apply(ctx context.Context, file string) {
-	GinkgoHelper()
-	data, err := os.ReadFile(config(file))
-	Expect(err).NotTo(HaveOccurred())
-	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096); ; {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(object)
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		Expect(err).NotTo(HaveOccurred(), file)
-		Expect(admin.Create(ctx, object)).To(Succeed(), "%s: %s", file, object.GetName())
-	}
-}
 
 // person runs the plugin under a name.
 type person struct{ flags []string }
