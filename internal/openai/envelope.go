@@ -10,8 +10,9 @@ type Envelope struct {
 	Stream bool
 	// IncludeUsage is "stream_options.include_usage": the caller wants usage as the last chunk of a stream.
 	IncludeUsage bool
-	// PreviousResponse says that "previous_response_id" names a stored response: only one backend knows it.
-	PreviousResponse bool
+	// Stored says that the request names something that is stored at one backend: by "previous_response_id", "conversation", or an
+	// object in "prompt".
+	Stored bool
 
 	model Span
 }
@@ -57,8 +58,10 @@ func (w *envelopeWalk) member(c *cursor) {
 		w.once(&w.stream, "stream", c.value())
 	case "stream_options":
 		w.IncludeUsage = includesUsage(c.value().in(c.b))
-	case "previous_response_id":
-		w.PreviousResponse = !isNull(c.value().in(c.b))
+	case "previous_response_id", "conversation":
+		w.Stored = !isNull(c.value().in(c.b)) || w.Stored
+	case "prompt":
+		w.Stored = startsWith(c.value().in(c.b), '{', 0) || w.Stored
 	default:
 		c.value()
 	}

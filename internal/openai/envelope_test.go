@@ -35,7 +35,11 @@ var goodEnvelopes = map[string]struct {
 	},
 	"C7 stream_options is null":     {`{"model":"a","stream_options":null,"stream":true}`, openai.Envelope{Model: "a", Stream: true}},
 	"stream_options of another use": {`{"model":"a","stream_options":{"x":[1],"include_usage":"true"}}`, openai.Envelope{Model: "a"}},
-	"a previous response":           {`{"model":"a","previous_response_id":"resp_1"}`, openai.Envelope{Model: "a", PreviousResponse: true}},
+	"a previous response":           {`{"model":"a","previous_response_id":"resp_1"}`, openai.Envelope{Model: "a", Stored: true}},
+	"a conversation":                {`{"model":"a","conversation":{"id":"conv_1"}}`, openai.Envelope{Model: "a", Stored: true}},
+	"a conversation that is null":   {`{"model":"a","previous_response_id":"resp_1","conversation":null}`, openai.Envelope{Model: "a", Stored: true}},
+	"a stored prompt":               {`{"model":"a","prompt":{"id":"pmpt_1"}}`, openai.Envelope{Model: "a", Stored: true}},
+	"a prompt of text":              {`{"model":"a","prompt":"{"}`, openai.Envelope{Model: "a"}},
 	"no previous response":          {`{"model":"a","previous_response_id":null}`, openai.Envelope{Model: "a"}},
 	"C2 numbers that no type holds": {c2, openai.Envelope{Model: "a"}},
 }
@@ -232,8 +236,10 @@ func referenceEnvelope(body []byte) (r reference, ok bool) {
 		include := options["include_usage"]
 		r.IncludeUsage = len(include) > 0 && string(include[len(include)-1].text) == "true"
 	}
-	if all := members["previous_response_id"]; len(all) > 0 {
-		r.PreviousResponse = string(all[len(all)-1].text) != "null"
+	for _, name := range []string{"previous_response_id", "conversation", "prompt"} {
+		for _, m := range members[name] {
+			r.Stored = r.Stored || m.text[0] == '{' || name != "prompt" && string(m.text) != "null"
+		}
 	}
 	return r, r.Model != ""
 }

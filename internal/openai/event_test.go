@@ -206,7 +206,7 @@ func FuzzJudge(f *testing.F) {
 				t.Errorf("model at %q", data[at.Start:at.End])
 			}
 		}
-		openai.JudgeStatus(&openai.Response{Endpoint: endpoint, Status: 400, Body: data})
+		openai.JudgeStatus(&openai.Response{Status: 400, Body: data})
 		openai.Sniff(data, true)
 		mustBeEnvelope(t, openai.AppendRejection(nil, data, 422), 422)
 		if body.Answer.Class == openai.Success && endpoint.Converts() {

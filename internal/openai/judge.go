@@ -62,13 +62,12 @@ type Answer struct {
 
 // Response is a backend's answer with its body, or as much of it as was read. Now is when its header arrived.
 type Response struct {
-	Endpoint Endpoint
-	Status   int
-	Header   http.Header
-	Body     []byte
-	Now      time.Time
-	// PreviousResponse is the request's: a 404 to it is about the stored response, not about the endpoint.
-	PreviousResponse bool
+	Status int
+	Header http.Header
+	Body   []byte
+	Now    time.Time
+	// Stored is the request's: a 404 to it is about what is stored, not about the endpoint.
+	Stored bool
 }
 
 // JudgeStatus judges an answer whose status is not 2xx, with the error in its body. For a 2xx it returns Success and
@@ -89,7 +88,7 @@ func JudgeStatus(r *Response) Answer {
 		if a.HasRetryAfter || saysBusy(r.Body) {
 			a.Class = Refused
 		}
-	case r.Status == http.StatusNotFound && r.PreviousResponse:
+	case r.Status == http.StatusNotFound && r.Stored:
 		a.Class = Rejected
 	}
 	a.Reason = reasonOf(a.Class)

@@ -150,8 +150,8 @@ func TestJudgeStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tc.want.Status = tc.status
 			got := openai.JudgeStatus(&openai.Response{
-				Endpoint: openai.ChatCompletions, Status: tc.status, Body: []byte(tc.body), Now: time.Now(),
-				Header: http.Header{"Retry-After": {tc.header}}, PreviousResponse: tc.previous,
+				Status: tc.status, Body: []byte(tc.body), Now: time.Now(),
+				Header: http.Header{"Retry-After": {tc.header}}, Stored: tc.previous,
 			})
 			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(openai.Answer{}, "Reason")); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

@@ -36,7 +36,7 @@ func TestEveryStatusHasItsClass(t *testing.T) {
 	want, got := map[int]openai.Class{}, map[int]openai.Class{}
 	for status := 200; status <= 999; status++ {
 		want[status] = classOf(status)
-		got[status] = openai.JudgeStatus(&openai.Response{Endpoint: openai.ChatCompletions, Status: status, Body: []byte(`{"error":{"message":"x"}}`)}).Class
+		got[status] = openai.JudgeStatus(&openai.Response{Status: status, Body: []byte(`{"error":{"message":"x"}}`)}).Class
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("classes (-want +got):\n%s", diff)

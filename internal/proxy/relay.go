@@ -25,7 +25,7 @@ const uncounted = 64 << 10
 func (a *attempt) takeError(arrived time.Time) Outcome {
 	a.awaitBody()
 	body := a.up.errorBody()
-	return withBody(judgeStatus(a.x.endpoint, a.up.resp, body, arrived, a.x.envelope.PreviousResponse), body)
+	return withBody(judgeStatus(a.up.resp, body, arrived, a.x.envelope.Stored), body)
 }
 
 // takeWhole judges a body that is no stream, and delivers it where it is an answer.
@@ -50,10 +50,9 @@ func unreadable(err error) Outcome {
 	return Outcome{Class: Invalid, Cause: "answer not readable: " + describe(err)}
 }
 
-// judgeStatus judges an answer whose status is not 2xx. previous says that the request names an earlier response.
-func judgeStatus(ep openai.Endpoint, resp *http.Response, body []byte, arrived time.Time, previous bool) Outcome {
-	answer := openai.JudgeStatus(&openai.Response{Endpoint: ep, Status: resp.StatusCode, Header: resp.Header, Body: body,
-		Now: arrived, PreviousResponse: previous})
+// judgeStatus judges an answer whose status is not 2xx. stored says that the request names something that a backend keeps.
+func judgeStatus(resp *http.Response, body []byte, arrived time.Time, stored bool) Outcome {
+	answer := openai.JudgeStatus(&openai.Response{Status: resp.StatusCode, Header: resp.Header, Body: body, Now: arrived, Stored: stored})
 	answer.Status = resp.StatusCode
 	return outcomeOf(answer)
 }

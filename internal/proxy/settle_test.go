@@ -63,7 +63,7 @@ func TestErrorInAStreamSaysWhatTheHeaderCannot(t *testing.T) {
 	}
 }
 
-// A 404 is about the stored response where the request names one, and only there.
+// A 404 is about what a backend stores where the request names something of that kind, and only there.
 func TestResponseThatIsNotStoredIsTheCallers(t *testing.T) {
 	missing := status(404, "", `{"error":{"message":"no such response","code":"previous_response_not_found"}}`)
 	for rest, want := range map[string]struct {
@@ -71,6 +71,8 @@ func TestResponseThatIsNotStoredIsTheCallers(t *testing.T) {
 		asked int
 	}{
 		`,"previous_response_id":"resp_1"`: {told{404, "previous_response_not_found", "", "false"}, 0},
+		`,"conversation":"conv_1"`:         {told{404, "previous_response_not_found", "", "false"}, 0},
+		`,"prompt":{"id":"pmpt_1"}`:        {told{404, "previous_response_not_found", "", "false"}, 0},
 		`,"previous_response_id":null`:     {told{502, "upstream_misconfigured", "", "false"}, 1},
 		``:                                 {told{502, "upstream_misconfigured", "", "false"}, 1},
 	} {
