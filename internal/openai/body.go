@@ -12,7 +12,7 @@ type BodyFacts struct {
 
 // JudgeBody judges the whole body of a 2xx to a request that did not stream, by its content, whatever its type says.
 func JudgeBody(ep Endpoint, body []byte) BodyFacts {
-	var w bodyWalk
+	w := bodyWalk{answerWalk: answerWalk{ep: ep}}
 	c := cursor{b: body, loose: true}
 	if c.peek() == '{' {
 		w.walk(&c)
@@ -24,7 +24,7 @@ func JudgeBody(ep Endpoint, body []byte) BodyFacts {
 		f, _ := findError(legible(body))
 		return BodyFacts{Answer: judgeError(&f, Invalid)}
 	}
-	if !w.answers(ep) {
+	if !w.answers() {
 		return BodyFacts{Answer: Answer{Class: Invalid, Reason: "no answer in the body"}}
 	}
 	return BodyFacts{Answer: Answer{Class: Success, Status: 200}, Usage: w.usage, Model: w.model}
@@ -33,7 +33,6 @@ func JudgeBody(ep Endpoint, body []byte) BodyFacts {
 // bodyWalk gathers what a body says while the cursor passes over it.
 type bodyWalk struct {
 	answerWalk
-	choices         bool // an array whose first choice says something
 	data            bool // an array that begins with an object
 	output, content bool // arrays, perhaps empty
 }
@@ -41,14 +40,14 @@ type bodyWalk struct {
 func (w *bodyWalk) walk(c *cursor) {
 	for c.enter('{'); c.more('}'); {
 		switch name := c.name(); string(name) {
-		case "choices":
-			w.choices = saysSomething(c.value().in(c.b))
 		case "data":
 			w.data = startsWith(c.value().in(c.b), '[', '{')
 		case "output":
 			w.output = startsWith(c.value().in(c.b), '[', 0)
 		case "content":
 			w.content = startsWith(c.value().in(c.b), '[', 0)
+		case "status": // of a response
+			w.failed = string(c.value().in(c.b)) == `"failed"` || w.failed
 		default:
 			w.member(c, name)
 		}
@@ -56,8 +55,8 @@ func (w *bodyWalk) walk(c *cursor) {
 }
 
 // answers says whether the body holds what the dialect answers with.
-func (w *bodyWalk) answers(ep Endpoint) bool {
-	switch ep {
+func (w *bodyWalk) answers() bool {
+	switch w.ep {
 	case Embeddings:
 		return w.data
 	case Responses:
@@ -65,28 +64,8 @@ func (w *bodyWalk) answers(ep Endpoint) bool {
 	case Messages:
 		return w.content
 	default:
-		return w.choices
+		return w.count > 0 && w.spoken == w.count
 	}
-}
-
-// saysSomething says whether the first of an answer's choices has what one is there for.
-func saysSomething(choices []byte) bool {
-	if !startsWith(choices, '[', '{') {
-		return false
-	}
-	c := cursor{b: choices, loose: true}
-	c.enter('[')
-	for c.enter('{'); c.more('}'); {
-		switch string(c.name()) {
-		case "message", "text", "delta":
-			if !isNull(c.value().in(choices)) {
-				return true
-			}
-		default:
-			c.value()
-		}
-	}
-	return false
 }
 
 // startsWith says whether a value begins with first and, where second is not 0, goes on with it.

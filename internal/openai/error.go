@@ -146,7 +146,7 @@ const maxForeignMessage = 2048
 
 // AppendRejection appends a backend's own error body with upstream_status put inside its error object, every other
 // byte unchanged. A body of another shape is wrapped into an envelope with the code upstream_request_rejected; of it
-// only a JSON message survives ("message", "detail", or "error" as a string), since that was written for the caller.
+// only a JSON message survives ("message", "detail", "errors", or an "error" that is no object), since that was written for the caller.
 func AppendRejection(dst, body []byte, status int) []byte {
 	body = legible(body)
 	f, ok := findError(body)

@@ -21,8 +21,8 @@ type foreignError struct {
 	hasRetryAfter  bool
 }
 
-// findError reads an error body: {"error":{...}}, {"error":"..."}, {"message":...,"code":...} or {"detail":...}. It is
-// false for what is not one whole JSON object. All fields are empty where the object holds no error.
+// findError reads an error body: {"error":{...}}, {"error":"..."}, {"message":...,"code":...}, {"detail":...} or {"errors":[...]}. It
+// is false for what is not one whole JSON object. All fields are empty where the object holds no error.
 func findError(body []byte) (foreignError, bool) {
 	var f, top foreignError
 	found := false
@@ -30,14 +30,10 @@ func findError(body []byte) (foreignError, bool) {
 	for c.enter('{'); c.more('}'); {
 		name := string(c.name())
 		at := c.value()
-		v := at.in(body)
-		switch {
-		case name != "error":
-			top.member(name, v)
-		case isString(v):
-			f, found = foreignError{message: unquote(v)}, true
-		case len(v) > 0 && v[0] == '{':
+		if v := at.in(body); name == "error" && len(v) > 0 && v[0] == '{' {
 			f, found = readErrorObject(body, at), true
+		} else {
+			top.member(name, v)
 		}
 	}
 	if !c.end() {
@@ -69,12 +65,8 @@ func readErrorObject(body []byte, at Span) foreignError {
 // member takes one member of an error object. Backends put words and numbers into either of code, type and status.
 func (f *foreignError) member(name string, v []byte) {
 	switch name {
-	case "message", "detail":
-		if isString(v) {
-			f.message = unquote(v)
-		} else if name == "detail" {
-			f.message = detailsOf(v)
-		}
+	case "message", "detail", "error", "errors":
+		f.message = joinWords(": ", f.message, wordsOf(v, wordsDepth))
 	case "code", "type", "status", "status_code":
 		f.classifier(name, v)
 	case "retry_after_ms": // how a proxy of this kind says it where the header has gone
@@ -84,49 +76,51 @@ func (f *foreignError) member(name string, v []byte) {
 	}
 }
 
-// detailsOf returns what a list of details says, as FastAPI writes one about a body that does not suit it: where and what.
-func detailsOf(v []byte) string {
-	var list []json.RawMessage
-	_ = json.Unmarshal(v, &list) // what is no list says nothing
-	var said []string
-	for _, one := range list {
-		var detail struct {
-			Loc []any  `json:"loc"`
-			Msg string `json:"msg"`
+// wordsDepth bounds how deep in an error's members words are looked for.
+const wordsDepth = 4
+
+// wordsOf returns what a member of an error says: a text, what each entry of a list says, or what an object says under one of the usual
+// names, behind the place that it is about (as FastAPI tells what does not suit it).
+func wordsOf(v []byte, depth int) string {
+	switch {
+	case isString(v):
+		return unquote(v)
+	case len(v) == 0 || depth == 0:
+		return ""
+	case v[0] == '[':
+		var list []json.RawMessage
+		_ = json.Unmarshal(v, &list) // it has been checked, as all here
+		said := ""
+		for i := 0; i < len(list) && len(said) <= maxForeignMessage; i++ {
+			said = joinWords("; ", said, wordsOf(list[i], depth-1))
 		}
-		if json.Unmarshal(one, &detail) != nil || detail.Msg == "" {
-			continue
-		}
-		var where []string
-		for _, step := range detail.Loc {
-			where = append(where, fmt.Sprint(step))
-		}
-		if len(where) > 0 {
-			detail.Msg = strings.Join(where, ".") + ": " + detail.Msg
-		}
-		said = append(said, detail.Msg)
+		return said
 	}
-	return strings.Join(said, "; ")
+	var o struct {
+		Loc                         []any
+		Message, Msg, Detail, Error json.RawMessage
+	}
+	_ = json.Unmarshal(v, &o) // what is of another type says nothing
+	said := ""
+	for _, inner := range [...]json.RawMessage{o.Error, o.Message, o.Msg, o.Detail} {
+		said = joinWords(": ", said, wordsOf(inner, depth-1))
+	}
+	var where []string
+	for _, step := range o.Loc {
+		where = append(where, fmt.Sprint(step))
+	}
+	if said == "" {
+		return ""
+	}
+	return joinWords(": ", strings.Join(where, "."), said)
 }
 
-// legible returns an error body in valid UTF-8: what was cut within a character is an error all the same. Of a body that is a list it
-// returns the first object: so Google's servers wrap their errors.
-func legible(body []byte) []byte {
-	body = bytes.ToValidUTF8(body, []byte("\ufffd"))
-	c := cursor{b: body}
-	if c.peek() != '[' {
-		return body
+// joinWords puts a separator between what is not empty.
+func joinWords(between, a, b string) string {
+	if a == "" || b == "" {
+		return a + b
 	}
-	var first Span
-	for c.enter('['); c.more(']'); {
-		if at := c.value(); !first.Found() {
-			first = at
-		}
-	}
-	if !c.end() || !first.Found() {
-		return body
-	}
-	return first.in(body)
+	return a + between + b
 }
 
 func (f *foreignError) classifier(name string, v []byte) {
@@ -180,6 +174,7 @@ var errorWords = map[string]int{
 	"overloaded":                statusOverloaded,
 	"engine_overloaded":         statusOverloaded,
 	"slow_down":                 statusOverloaded,
+	"server_is_overloaded":      statusOverloaded,
 	"context_length_exceeded":   http.StatusBadRequest,
 	"exceed_context_size_error": http.StatusBadRequest,
 	"invalid_request_error":     http.StatusBadRequest,
@@ -198,6 +193,23 @@ var errorWords = map[string]int{
 	"internal_server_error":     http.StatusInternalServerError,
 	"api_error":                 http.StatusInternalServerError,
 	"timeout_error":             http.StatusGatewayTimeout,
+
+	// Of responses that failed: an image that cannot be read is the request's fault.
+	"vector_store_timeout":           http.StatusGatewayTimeout,
+	"invalid_image":                  http.StatusBadRequest,
+	"invalid_image_format":           http.StatusBadRequest,
+	"invalid_base64_image":           http.StatusBadRequest,
+	"invalid_image_url":              http.StatusBadRequest,
+	"image_too_large":                http.StatusBadRequest,
+	"image_too_small":                http.StatusBadRequest,
+	"image_parse_error":              http.StatusBadRequest,
+	"image_content_policy_violation": http.StatusBadRequest,
+	"invalid_image_mode":             http.StatusBadRequest,
+	"image_file_too_large":           http.StatusBadRequest,
+	"unsupported_image_media_type":   http.StatusBadRequest,
+	"empty_image_file":               http.StatusBadRequest,
+	"failed_to_download_image":       http.StatusBadRequest,
+	"image_file_not_found":           http.StatusBadRequest,
 }
 
 // statusOverloaded is what some providers answer when they are full.

@@ -1,9 +1,6 @@
 package openai
 
-import (
-	"bytes"
-	"strconv"
-)
+import "bytes"
 
 // EventKind says what a stream event means for the attempt that carries it.
 type EventKind uint8
@@ -36,7 +33,9 @@ type EventFacts struct {
 	// Begun are the choices that the event speaks of, Finished those that are whole with it: by a finish reason, or by the
 	// dialect's own closing event. A Progress adds them up.
 	Begun, Finished Choices
-	Usage           Usage
+	// Last says that the event is its dialect's own end of a stream, of those dialects that have one.
+	Last  bool
+	Usage Usage
 	// Model is the value of the model within the event's data, quotes included.
 	Model Span
 	// Answer is set where Kind is ErrorEvent.
@@ -53,71 +52,44 @@ func JudgeEvent(ep Endpoint, name, data []byte) EventFacts {
 	}
 	c := cursor{b: data, loose: true}
 	var w eventWalk
-	w.failed = string(name) == "error"
-	w.walk(&c, ep)
-	if whole := c.end(); w.failed || !whole {
+	w.ep, w.failed = ep, string(name) == "error"
+	w.walk(&c)
+	switch whole := c.end(); {
+	case w.failed || !whole:
 		return w.faulty(data)
+	case w.foreign:
+		return EventFacts{Kind: ErrorEvent, Answer: Answer{Class: Invalid, Reason: "an answer of another dialect"}}
 	}
-	f := EventFacts{Begun: w.begun, Finished: w.finished, Usage: w.usage, Model: w.model}
+	f := EventFacts{Begun: w.begun, Finished: w.finished, Last: w.last, Usage: w.usage, Model: w.model}
 	if w.token || w.finished != 0 {
 		f.Kind = Token
 	}
 	return f
 }
 
-// answerWalk gathers what bodies and events of all dialects have in common.
-type answerWalk struct {
-	failed bool // an error is in it
-	usage  Usage
-	model  Span
-}
-
-// member takes a member's value, whatever it is.
-func (w *answerWalk) member(c *cursor, name []byte) {
-	switch string(name) {
-	case "error":
-		w.failed = isFault(c.value().in(c.b)) || w.failed
-	case "object":
-		w.failed = string(c.value().in(c.b)) == `"error"` || w.failed
-	case "usage":
-		w.usage.Merge(c.usage())
-	case "model":
-		if at := c.value(); isString(at.in(c.b)) {
-			w.model = at
-		}
-	default:
-		c.value()
-	}
-}
-
 // eventWalk gathers what one event says while the cursor passes over it.
 type eventWalk struct {
 	answerWalk
-	token           bool
-	begun, finished Choices
+	last bool
 }
 
-func (w *eventWalk) walk(c *cursor, ep Endpoint) {
-	if c.peek() != '{' {
+func (w *eventWalk) walk(c *cursor) {
+	switch {
+	case c.peek() != '{':
 		c.bad = true
 		return
-	}
-	if ep == Responses || ep == Messages {
-		w.typed(c, ep)
+	case w.ep == Responses || w.ep == Messages:
+		w.typed(c)
 		return
 	}
 	for c.enter('{'); c.more('}'); {
-		if name := c.name(); string(name) == "choices" {
-			w.choices(c)
-		} else {
-			w.member(c, name)
-		}
+		w.member(c, c.name())
 	}
 }
 
 // typed walks over an event of the dialects whose events have a type.
-func (w *eventWalk) typed(c *cursor, ep Endpoint) {
-	var kind, delta, text []byte
+func (w *eventWalk) typed(c *cursor) {
+	var kind, delta, block, text []byte
 	for c.enter('{'); c.more('}'); {
 		switch name := c.name(); string(name) {
 		case "message", "response": // where model and usage stand
@@ -126,16 +98,18 @@ func (w *eventWalk) typed(c *cursor, ep Endpoint) {
 			kind = c.value().in(c.b)
 		case "delta":
 			delta = c.value().in(c.b)
+		case "content_block":
+			block = c.value().in(c.b)
 		case "text", "arguments", "refusal", "partial_image_b64":
 			text = c.value().in(c.b)
 		default:
 			w.member(c, name)
 		}
 	}
-	if ep == Responses {
+	if w.ep == Responses {
 		w.responsesEvent(kind, filled(delta) || filled(text))
 	} else {
-		w.messagesEvent(kind, delta)
+		w.messagesEvent(kind, delta, block)
 	}
 }
 
@@ -150,62 +124,6 @@ func (w *eventWalk) container(c *cursor) {
 	}
 }
 
-// choices walks over the choices of a chunk.
-func (w *eventWalk) choices(c *cursor) {
-	if c.peek() != '[' {
-		c.value()
-		return
-	}
-	for c.enter('['); c.more(']'); {
-		if c.peek() != '{' {
-			c.value()
-			continue
-		}
-		w.choice(c)
-	}
-}
-
-// choice walks over one choice of a chunk. Without an index it is the first.
-func (w *eventWalk) choice(c *cursor) {
-	var index int64
-	finished := false
-	for c.enter('{'); c.more('}'); {
-		switch string(c.name()) {
-		case "index":
-			index, _ = strconv.ParseInt(string(c.value().in(c.b)), 10, 64) // what is no number is 0
-		case "delta", "message":
-			w.delta(c)
-		case "text":
-			w.token = filled(c.value().in(c.b)) || w.token
-		case "finish_reason":
-			finished = filled(c.value().in(c.b))
-		default:
-			c.value()
-		}
-	}
-	w.begun |= choiceAt(index)
-	if finished {
-		w.finished |= choiceAt(index)
-	}
-}
-
-// delta walks over the delta of a chat chunk. Every member counts that a model generates.
-func (w *eventWalk) delta(c *cursor) {
-	if c.peek() != '{' {
-		c.value()
-		return
-	}
-	for c.enter('{'); c.more('}'); {
-		switch string(c.name()) {
-		case "content", "reasoning", "reasoning_content", "reasoning_details",
-			"refusal", "audio", "images", "tool_calls", "function_call":
-			w.token = filled(c.value().in(c.b)) || w.token
-		default:
-			c.value()
-		}
-	}
-}
-
 // responsesEvent judges by the type of an event of /v1/responses.
 func (w *eventWalk) responsesEvent(kind []byte, content bool) {
 	if !isString(kind) {
@@ -215,7 +133,7 @@ func (w *eventWalk) responsesEvent(kind []byte, content bool) {
 	case "error", "response.failed":
 		w.failed = true
 	case "response.completed", "response.incomplete":
-		w.finished = choiceAt(0)
+		w.finished, w.last = choiceAt(0), true
 	case "response.output_item.done", "response.content_part.done":
 		w.token = true // a server may send an item whole, without deltas
 	default:
@@ -224,29 +142,33 @@ func (w *eventWalk) responsesEvent(kind []byte, content bool) {
 	}
 }
 
-// messagesEvent judges by the type of an event of /v1/messages.
-func (w *eventWalk) messagesEvent(kind, delta []byte) {
+// messagesEvent judges by the type of an event of /v1/messages. What has no deltas (thinking that is encrypted, results of tools that
+// the server runs) comes whole where its block begins.
+func (w *eventWalk) messagesEvent(kind, delta, block []byte) {
 	switch string(kind) {
 	case `"error"`:
 		w.failed = true
 	case `"message_stop"`:
-		w.finished = choiceAt(0)
+		w.finished, w.last = choiceAt(0), true
 	case `"content_block_delta"`, `"message_delta"`:
-		w.messagesDelta(delta)
+		w.messagesContent(delta)
+	case `"content_block_start"`:
+		w.messagesContent(block)
 	}
 }
 
-func (w *eventWalk) messagesDelta(delta []byte) {
-	if len(delta) == 0 || delta[0] != '{' {
+// messagesContent looks for what a model generates in a delta or a block.
+func (w *eventWalk) messagesContent(part []byte) {
+	if len(part) == 0 || part[0] != '{' {
 		return
 	}
-	c := cursor{b: delta, loose: true}
+	c := cursor{b: part, loose: true}
 	for c.enter('{'); c.more('}'); {
 		switch string(c.name()) {
-		case "text", "thinking", "partial_json", "signature", "citation", "citations":
-			w.token = filled(c.value().in(delta)) || w.token
+		case "text", "thinking", "partial_json", "signature", "citation", "citations", "data", "content", "encrypted_content":
+			w.token = filled(c.value().in(part)) || w.token
 		case "stop_reason":
-			if filled(c.value().in(delta)) {
+			if filled(c.value().in(part)) {
 				w.finished = choiceAt(0)
 			}
 		default:
@@ -260,30 +182,9 @@ func (w *eventWalk) faulty(data []byte) EventFacts {
 	if !w.failed {
 		return EventFacts{}
 	}
-	f, ok := findError(unwrapResponse(legible(data)))
+	f, ok := findError(legible(data))
 	if !ok {
 		f = foreignError{message: string(data)}
 	}
 	return EventFacts{Kind: ErrorEvent, Answer: judgeError(&f, Failed)}
-}
-
-// unwrapResponse returns the response object within an event of /v1/responses whose error stands in there.
-func unwrapResponse(data []byte) []byte {
-	inner := data
-	c := cursor{b: data}
-	for c.enter('{'); c.more('}'); {
-		switch string(c.name()) {
-		case "error":
-			if isFault(c.value().in(data)) {
-				return data
-			}
-		case "response":
-			if at := c.value(); len(at.in(data)) > 0 && data[at.Start] == '{' {
-				inner = at.in(data)
-			}
-		default:
-			c.value()
-		}
-	}
-	return inner
 }
