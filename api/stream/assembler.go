@@ -43,6 +43,9 @@ type delta struct {
 	Content          text           `json:"content"`
 	Reasoning        text           `json:"reasoning"`
 	ReasoningContent text           `json:"reasoning_content"`
+	ReasoningDetails List           `json:"reasoning_details"`
+	Annotations      List           `json:"annotations"`
+	Images           List           `json:"images"`
 	Refusal          text           `json:"refusal"`
 	ToolCalls        []toolFragment `json:"tool_calls"`
 	FunctionCall     *functionPart  `json:"function_call"`
@@ -152,6 +155,7 @@ type partialChoice struct {
 	index                                          int
 	role, finish                                   string
 	content, reasoning, reasoningContent, refusals joined
+	details, annotations, images                   List
 	tools                                          []*partialTool
 	function                                       *partialFunction
 	audio                                          *partialAudio
@@ -182,6 +186,9 @@ func (c *partialChoice) addDelta(d *delta) {
 	c.reasoning.add(d.Reasoning)
 	c.reasoningContent.add(d.ReasoningContent)
 	c.refusals.add(d.Refusal)
+	c.details = append(c.details, d.ReasoningDetails...)
+	c.annotations = append(c.annotations, d.Annotations...)
+	c.images = append(c.images, d.Images...)
 	for i := range d.ToolCalls {
 		c.tool(&d.ToolCalls[i]).add(&d.ToolCalls[i])
 	}
@@ -244,6 +251,9 @@ func (c *partialChoice) whole() Choice {
 		Content:          c.content.value(),
 		Reasoning:        c.reasoning.value(),
 		ReasoningContent: c.reasoningContent.value(),
+		ReasoningDetails: c.details,
+		Annotations:      c.annotations,
+		Images:           c.images,
 		Refusal:          c.refusals.value(),
 	}
 	first(&m.Role, "assistant")

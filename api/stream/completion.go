@@ -47,6 +47,10 @@ type Message struct {
 	// Reasoning and ReasoningContent are two names that servers use for the same thing; some send both.
 	Reasoning        *string `json:"reasoning,omitempty"`
 	ReasoningContent *string `json:"reasoning_content,omitempty"`
+	// ReasoningDetails, Annotations and Images are lists whose entries stay as the server sent them.
+	ReasoningDetails List    `json:"reasoning_details,omitempty"`
+	Annotations      List    `json:"annotations,omitempty"`
+	Images           List    `json:"images,omitempty"`
 	Refusal          *string `json:"refusal,omitempty"`
 	// ToolCalls in the order in which they first appeared.
 	ToolCalls    []ToolCall `json:"tool_calls,omitempty"`
@@ -89,6 +93,17 @@ type Logprobs struct {
 	Refusal []json.RawMessage `json:"refusal,omitempty"`
 }
 
+// List is a list whose entries are the server's own. What is no list is an empty one.
+type List []json.RawMessage
+
+// UnmarshalJSON takes a list, or anything else for none.
+func (l *List) UnmarshalJSON(b []byte) error {
+	var entries []json.RawMessage
+	_ = json.Unmarshal(b, &entries) // it is JSON, and what is no list leaves nothing
+	*l = entries
+	return nil
+}
+
 // Usage counts tokens.
 type Usage struct {
 	PromptTokens     int64
@@ -104,12 +119,10 @@ type wireUsage struct {
 	TotalTokens      int64 `json:"total_tokens"`
 }
 
-// UnmarshalJSON keeps the object beside the numbers.
+// UnmarshalJSON keeps the object beside the numbers. A number that is no count is 0.
 func (u *Usage) UnmarshalJSON(b []byte) error {
 	var w wireUsage
-	if err := json.Unmarshal(b, &w); err != nil {
-		return err
-	}
+	_ = json.Unmarshal(b, &w) // it is JSON, and an answer is not worth less because it is counted oddly
 	*u = Usage{w.PromptTokens, w.CompletionTokens, w.TotalTokens, bytes.Clone(b)}
 	return nil
 }

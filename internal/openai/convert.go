@@ -29,6 +29,7 @@ func AppendStream(dst []byte, ep Endpoint, body []byte, includeUsage bool) ([]by
 	if !ep.Converts() {
 		return dst, errNoConversion
 	}
+	body = strict(body)
 	var head object
 	if err := json.Unmarshal(body, &head); err != nil {
 		return dst, fmt.Errorf("openai: completion: %w", err)
@@ -170,6 +171,7 @@ func NewCollector(ep Endpoint) *Collector { return &Collector{ep: ep} }
 
 // Add takes the data of one event; [DONE] is ignored. An error means that it is no chunk of the dialect.
 func (c *Collector) Add(data []byte) error {
+	data = strict(data)
 	switch c.ep {
 	case ChatCompletions:
 		return c.chat.Add(data)

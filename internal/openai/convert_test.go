@@ -57,6 +57,13 @@ func TestAppendStream(t *testing.T) {
 				`{"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`,
 			},
 		},
+		"numbers that are none become null": {
+			ep: openai.ChatCompletions, body: `{"id":"NaN","choices":[{"message":{"content":"-Infinity"},"logprobs":[NaN, -Infinity,Infinity,-1]}]}`,
+			want: []string{
+				`{"id":"NaN","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"-Infinity"},"logprobs":[null,null,null,-1],"finish_reason":null}]}`,
+				`{"id":"NaN","object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`,
+			},
+		},
 		"one chunk for a whole answer": {
 			ep: openai.ChatCompletions, body: `{"object":"chat.completion.chunk","choices":[{"delta":{"content":"x"},"finish_reason":"length"}]}`,
 			want: []string{
@@ -118,6 +125,20 @@ func TestCollector(t *testing.T) {
 				`{"choices":[],"usage":{"prompt_tokens":2,"details":{"x":1}}}`, `[DONE]`,
 			},
 			want: `{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"<ab>"},"finish_reason":"stop"}],"usage":{"prompt_tokens":2,"details":{"x":1}}}`,
+		},
+		"numbers that are none": {
+			ep:   openai.ChatCompletions,
+			data: []string{`{"choices":[{"delta":{"content":"x"},"logprobs":{"content":[{"logprob":-Infinity},NaN]}}],"usage":{"prompt_tokens":2.0,"x":NaN}}`},
+			want: `{"object":"chat.completion","model":"","choices":[{"index":0,"message":{"role":"assistant","content":"x"},"logprobs":{"content":[{"logprob":null},null]},"finish_reason":null}],"usage":{"prompt_tokens":2.0,"x":null}}`,
+		},
+		"what is no text": {
+			ep: openai.ChatCompletions,
+			data: []string{
+				`{"choices":[{"delta":{"content":"","images":[{"url":"a"}],"reasoning_details":[{"data":"E"}]}}]}`,
+				`{"choices":[{"delta":{"images":[{"url":"b"}],"annotations":[{"type":"url_citation"}],"reasoning_details":null},"finish_reason":"stop"}]}`,
+			},
+			want: `{"object":"chat.completion","model":"","choices":[{"index":0,"message":{"role":"assistant","content":"","reasoning_details":[{"data":"E"}],` +
+				`"annotations":[{"type":"url_citation"}],"images":[{"url":"a"},{"url":"b"}]},"finish_reason":"stop"}]}`,
 		},
 		"text, with two choices that take turns": {
 			ep: openai.Completions,

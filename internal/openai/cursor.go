@@ -31,6 +31,7 @@ type cursor struct {
 	loose bool // takes what backends are known to write: invalid UTF-8, NaN and Infinity
 	comma bool // a value came before: the next member needs a comma
 	depth int
+	odd   []Span // where a loose cursor has passed NaN and Infinity, sign included
 }
 
 // peek returns the next byte that is no white space, or 0 at the end.
@@ -125,12 +126,40 @@ func (c *cursor) end() bool { return !c.bad && c.peek() == 0 && c.i == len(c.b) 
 func (c *cursor) word() {
 	for _, w := range [...]string{"null", "true", "false", "NaN", "Infinity"} {
 		if end := c.i + len(w); end <= len(c.b) && string(c.b[c.i:end]) == w {
+			if w[0] < 'a' {
+				c.oddWord(end)
+			}
 			c.i = end
-			c.bad = c.bad || w[0] < 'a' && !c.loose
 			return
 		}
 	}
 	c.bad = true
+}
+
+// oddWord takes NaN or Infinity, which ends there.
+func (c *cursor) oddWord(end int) {
+	from := c.i
+	if from > 0 && c.b[from-1] == '-' {
+		from--
+	}
+	c.bad = c.bad || !c.loose
+	c.odd = append(c.odd, Span{from, end})
+}
+
+// strict returns what a loose cursor takes as JSON: null in place of NaN and Infinity, as JavaScript writes them.
+func strict(body []byte) []byte {
+	c := cursor{b: body, loose: true}
+	c.value()
+	if len(c.odd) == 0 {
+		return body
+	}
+	var out []byte
+	from := 0
+	for _, at := range c.odd {
+		out = append(append(out, body[from:at.Start]...), "null"...)
+		from = at.End
+	}
+	return append(out, body[from:]...)
 }
 
 func (c *cursor) number() {
