@@ -1,5 +1,7 @@
 package openai
 
+import "github.com/spillway-dev/spillway/internal/sse"
+
 // Endpoint is one of the paths whose requests are routed by model. The zero value is no endpoint.
 type Endpoint uint8
 
@@ -53,3 +55,14 @@ func (e Endpoint) Converts() bool { return e == ChatCompletions || e == Completi
 // EndsWithDone says whether a whole stream of this dialect ends with a [DONE] event: chat and text completions. The
 // others end with an event of their own, which counts as the finish reason.
 func (e Endpoint) EndsWithDone() bool { return e.Converts() }
+
+// End is what is missing at the end of a stream whose answer is whole all the same. A response has told its end then.
+func (e Endpoint) End() string {
+	switch {
+	case e.EndsWithDone():
+		return sse.Done
+	case e == Messages:
+		return "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"
+	}
+	return ""
+}

@@ -35,7 +35,8 @@ type attempt struct {
 	held      []byte            // events before the first token
 	token     bool              // the first token came
 	progress  openai.Progress   // whether the answer is whole
-	heard     time.Time         // when the backend last sent anything
+	closed    bool              // its last event was the one with which its dialect ends a stream
+	heard     time.Time         // when the backend last sent anything of its answer
 	usage     openai.Usage
 }
 

@@ -106,7 +106,9 @@ func (a *attempt) relay(body io.Reader, err error) Outcome {
 
 // takeEvents deals with what was read: all whole events in it are passed on in one write.
 func (a *attempt) takeEvents(err error) (o Outcome, ended bool) {
-	a.heard = time.Now()
+	if !a.progress.Whole() { // pings and comments behind the end of an answer are no part of it
+		a.heard = time.Now()
+	}
 	for ev, ok := a.events.Next(); ok; ev, ok = a.events.Next() {
 		if o, ended = a.event(ev); ended {
 			return o, true
@@ -145,13 +147,14 @@ func (a *attempt) flush() {
 // event deals with one event.
 func (a *attempt) event(ev sse.Event) (o Outcome, ended bool) {
 	facts := openai.JudgeEvent(a.x.endpoint, ev.Name, ev.Data)
-	if facts.Usage.Known {
-		a.usage = facts.Usage
-	}
+	a.usage.Merge(facts.Usage)
 	switch facts.Kind {
 	case openai.ErrorEvent:
 		return a.errorEvent(facts.Answer, ev.Data), true
 	case openai.DoneEvent:
+		if !a.x.endpoint.EndsWithDone() && !a.progress.Whole() { // no word of this dialect, whose own end is missing
+			return a.broken(openai.CodeStreamIncomplete, "the stream ended early"), true
+		}
 		return a.complete(), true
 	case openai.Token:
 		a.permit.Token()
@@ -160,7 +163,11 @@ func (a *attempt) event(ev sse.Event) (o Outcome, ended bool) {
 		}
 	}
 	a.progress.Add(&facts)
-	return a.pass(ev, facts.Model)
+	if o, ended = a.pass(ev, facts.Model); !ended && facts.Last {
+		a.closed = true
+		return a.complete(), true
+	}
+	return o, ended
 }
 
 // firstToken commits a stream to this attempt.
@@ -267,7 +274,7 @@ func (a *attempt) broken(code openai.Code, cause string) Outcome {
 	return Outcome{Class: Broken, Code: code, Cause: cause}
 }
 
-// complete ends a stream that is whole, with the [DONE] that its dialect asks for, whether or not the backend sent one.
+// complete ends a stream that is whole, with the event that its dialect asks for, whether or not the backend sent one.
 func (a *attempt) complete() Outcome {
 	switch {
 	case !a.token:
@@ -275,8 +282,8 @@ func (a *attempt) complete() Outcome {
 	case !a.x.stream:
 		return a.deliverCollected()
 	}
-	if a.x.endpoint.EndsWithDone() {
-		a.x.caller.out = append(a.x.caller.out, sse.Done...)
+	if !a.closed {
+		a.x.caller.out = append(a.x.caller.out, a.x.endpoint.End()...)
 	}
 	if len(a.x.caller.out) > 0 {
 		a.x.caller.flush()

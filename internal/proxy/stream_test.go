@@ -128,16 +128,7 @@ func TestFirstTokenDeadlineFiresAtEveryStage(t *testing.T) {
 	dribble := func(piece string) func(int, *wire) {
 		return func(_ int, w *wire) {
 			w.send(sseHead)
-			tick := time.NewTicker(5 * time.Millisecond)
-			defer tick.Stop()
-			for {
-				select {
-				case <-tick.C:
-					w.send(piece)
-				case <-w.gone:
-					return
-				}
-			}
+			w.dribble(piece)
 		}
 	}
 	hang := func(pieces ...string) func(int, *wire) {
