@@ -51,8 +51,9 @@ func (b *budget) share(now time.Time, others int) time.Duration {
 	return max(reserved, left/time.Duration(others+1), 1)
 }
 
-// callersBudget returns the route's budget, shortened by what the caller asked for. It is never longer.
-func callersBudget(h http.Header, wall time.Time, routes time.Duration) (time.Duration, *openai.Error) {
+// callersBudget returns the route's budget, shortened by what the caller asked for. It is never longer. began is the wall time
+// at which the budget begins.
+func callersBudget(h http.Header, began time.Time, routes time.Duration) (time.Duration, *openai.Error) {
 	total := routes
 	for name, text := range asked(h) {
 		ms, err := strconv.ParseInt(text, 10, 64)
@@ -65,7 +66,7 @@ func callersBudget(h http.Header, wall time.Time, routes time.Duration) (time.Du
 		}
 		wanted := milliseconds(ms)
 		if name == headerDeadline && ms >= absoluteFrom {
-			wanted = max(time.UnixMilli(ms).Sub(wall), 1)
+			wanted = max(time.UnixMilli(ms).Sub(began), 1)
 		}
 		if total == 0 || wanted < total {
 			total = wanted

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -108,8 +109,12 @@ func (b *bubble) answer(conn net.Conn, addr, text string) {
 
 // ask sends one request and returns the answer, and how long it took.
 func (b *bubble) ask(ctx context.Context, stream bool, header ...string) (*httptest.ResponseRecorder, time.Duration) {
-	body := fmt.Sprintf(`{"model":"ns/m","stream":%v,"messages":[]}`, stream)
-	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/chat/completions", strings.NewReader(body))
+	return b.send(ctx, strings.NewReader(fmt.Sprintf(`{"model":"ns/m","stream":%v,"messages":[]}`, stream)), header...)
+}
+
+// send is ask with a body that is given.
+func (b *bubble) send(ctx context.Context, body io.Reader, header ...string) (*httptest.ResponseRecorder, time.Duration) {
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/chat/completions", body)
 	for i := 0; i+1 < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
@@ -212,6 +217,28 @@ func TestBudget(t *testing.T) {
 			})
 		})
 	}
+}
+
+// late is the start of a body that takes its time.
+type late time.Duration
+
+func (l late) Read([]byte) (int, error) {
+	<-time.After(time.Duration(l))
+	return 0, io.EOF
+}
+
+// However long the body takes, a point in time stays where it is.
+func TestDeadlineThatIsAPointInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, []string{silence}, func(*table.Route) {})
+		b.proxy.cfg.Now = func() time.Time { return time.Now().AddDate(20, 0, 0) } // a bubble begins too early for points in time
+		body := io.MultiReader(late(2*time.Second), strings.NewReader(`{"model":"ns/m"}`))
+		ends := strconv.FormatInt(b.proxy.cfg.Now().Add(3*time.Second).UnixMilli(), 10)
+		w, after := b.send(t.Context(), body, headerDeadline, ends)
+		if w.Code != http.StatusGatewayTimeout || after != 3*time.Second {
+			t.Errorf("%d after %s, want the end after 3s: %s", w.Code, after, w.Body)
+		}
+	})
 }
 
 // Impatient callers must not hide a silent backend: what ends early for reasons of its own is neutral, and has the backend

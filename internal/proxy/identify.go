@@ -59,7 +59,8 @@ func resolve(x *exchange) *failure {
 		return failed(&openai.Error{Code: openai.CodeModelUnavailable,
 			Message: "the route of this model has no usable backend; the conditions of the LLMRoute say why"})
 	}
-	total, err := callersBudget(x.r.Header, x.p.cfg.Now(), x.route.Timeouts.Request)
+	began := x.p.cfg.Now().Add(-time.Since(x.began)) // the body may have taken long to come
+	total, err := callersBudget(x.r.Header, began, x.route.Timeouts.Request)
 	if err != nil {
 		return failed(err)
 	}
