@@ -238,6 +238,23 @@ func TestHowAWaitForASlotEnds(t *testing.T) {
 	}
 }
 
+// No wait is no wait: where another backend has room, maxWait: 0s spills at once.
+func TestNobodyWaitsWhereTheLongestWaitIsZero(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, []string{pauseMark + "5s" + pauseMark + goodAnswer, goodAnswer}, func(r *table.Route) {
+			r.Chain[0].MaxInFlight = 1
+			r.Queue = table.Queue{Length: 8}
+		})
+		var first sync.WaitGroup
+		first.Go(func() { _, _ = b.ask(t.Context(), false) })
+		synctest.Wait()
+		if w, after := b.ask(t.Context(), false); after != 0 || w.Header().Get("X-Spillway-Backend") != "b" {
+			t.Errorf("after %s: %v", after, w.Header())
+		}
+		first.Wait()
+	})
+}
+
 // A caller that queues is told that it still does, as one whose backend is silent is.
 func TestKeepalivesOfThoseWhoQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
