@@ -19,7 +19,7 @@ const (
 	// firstRead is the room for a body of unknown length; it doubles as the body grows.
 	firstRead = 4 << 10
 	// trustedLength is how much of a declared length is made room for at once. The rest is made room for as it comes: else a few
-	// callers that only announce bodies could spend the budget of all.
+	// callers, or one backend, that only announce bodies could spend the budget of all.
 	trustedLength = 256 << 10
 	// growthUnknown and growthDeclared are the factors by which a buffer grows: of a body that may end with the next byte, and of
 	// one whose length is declared.

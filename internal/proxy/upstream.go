@@ -182,15 +182,15 @@ func mayBeStream(prefix []byte, header http.Header) bool {
 
 // readWhole reads the rest of a body that began with prefix and err. What fits stays in prefix's own array.
 func (u *upstream) readWhole(prefix []byte, err error, body io.Reader, limit int64) ([]byte, error) {
-	size := max(int64(cap(prefix)), min(u.resp.ContentLength, limit)+1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return prefix, err
+	}
+	size := max(int64(cap(prefix)), min(u.resp.ContentLength, limit, trustedLength)+1)
 	if !u.lease.grow(size) {
 		return nil, errNoMemory
 	}
-	if errors.Is(err, io.EOF) {
-		return prefix, nil
-	}
 	if err != nil {
-		return prefix, err
+		return prefix, nil
 	}
 	if size > int64(cap(prefix)) {
 		prefix = append(make([]byte, 0, size), prefix...)
