@@ -486,10 +486,12 @@ func TestProbe(t *testing.T) {
 		"the newer name of the limit": {endpoint: chatPath, answers: []string{status(400, "", `{"error":{"message":"use max_completion_tokens"}}`), sseHead + c("x")}, want: breaker.Success,
 			bodies: []string{`{"max_tokens":1,"messages":[{"content":"ping","role":"user"}],"model":"physical-a","stream":true}`,
 				`{"max_completion_tokens":1,"messages":[{"content":"ping","role":"user"}],"model":"physical-a","stream":true}`}},
-		"rejected twice is settled": {endpoint: chatPath, answers: []string{status(400, "", `{}`), status(400, "", `{}`)}, want: breaker.Settled},
-		"still full":                {endpoint: chatPath, answers: []string{status(429, "", `{}`)}, want: breaker.Refused},
-		"200 with HTML is no life":  {endpoint: chatPath, answers: []string{status(200, "", `<html>`)}, want: breaker.Failed},
-		"JSON will do, too":         {endpoint: chatPath, answers: []string{status(200, "", whole)}, want: breaker.Success},
+		"an event that lacks its blank line":  {endpoint: chatPath, answers: []string{sseHead + role + strings.TrimSuffix(c("x"), "\n\n")}, want: breaker.Success},
+		"a stream that is cut before a token": {endpoint: chatPath, answers: []string{sseHead + role + c("x")[:20]}, want: breaker.Failed},
+		"rejected twice is settled":           {endpoint: chatPath, answers: []string{status(400, "", `{}`), status(400, "", `{}`)}, want: breaker.Settled},
+		"still full":                          {endpoint: chatPath, answers: []string{status(429, "", `{}`)}, want: breaker.Refused},
+		"200 with HTML is no life":            {endpoint: chatPath, answers: []string{status(200, "", `<html>`)}, want: breaker.Failed},
+		"JSON will do, too":                   {endpoint: chatPath, answers: []string{status(200, "", whole)}, want: breaker.Success},
 		"embeddings": {endpoint: "/v1/embeddings", answers: []string{status(200, "", `{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.1]}],"model":"m"}`)}, want: breaker.Success,
 			bodies: []string{`{"input":"ping","model":"physical-a"}`}},
 	}
@@ -497,7 +499,7 @@ func TestProbe(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := newUpstream(t, func(n int, w *wire) {
 				w.send(tc.answers[n])
-				if strings.HasPrefix(tc.answers[n], sseHead) {
+				if strings.HasPrefix(tc.answers[n], sseHead) && strings.HasSuffix(tc.answers[n], "\n\n") {
 					w.silence() // the probe leaves with the first token
 				}
 			})

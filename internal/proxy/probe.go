@@ -142,20 +142,24 @@ func judgeEvents(body io.Reader, prefix []byte, err error, ep openai.Endpoint) O
 	events := sse.NewScanner(0)
 	events.Feed(prefix)
 	for {
-		for ev, ok := events.Next(); ok; ev, ok = events.Next() {
-			facts := openai.JudgeEvent(ep, ev.Name, ev.Data)
-			switch facts.Kind {
-			case openai.Token:
-				return Outcome{Class: Success}
-			case openai.ErrorEvent:
-				return outcomeOf(facts.Answer)
-			case openai.DoneEvent:
+		ev, ok := events.Next()
+		if !ok && (err != nil || events.Err() != nil) {
+			if ev, ok, _ = events.Flush(); !ok { // the last one may lack its blank line
 				return Outcome{Class: Invalid, Cause: "a stream without a token"}
 			}
 		}
-		if err != nil || events.Err() != nil {
+		if !ok {
+			_, err = events.Fill(body)
+			continue
+		}
+		facts := openai.JudgeEvent(ep, ev.Name, ev.Data)
+		switch facts.Kind {
+		case openai.Token:
+			return Outcome{Class: Success}
+		case openai.ErrorEvent:
+			return outcomeOf(facts.Answer)
+		case openai.DoneEvent:
 			return Outcome{Class: Invalid, Cause: "a stream without a token"}
 		}
-		_, err = events.Fill(body)
 	}
 }
