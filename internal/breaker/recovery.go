@@ -26,7 +26,7 @@ func (r *Registry) endProbe(p *Permit, res Result) {
 
 // settledProbe takes an answer about the request: the backend is there. A caller's closes what failures opened, and clears
 // no count, which only a good answer does. Whether it has capacity again only the next caller's request can tell, and so it
-// is with a probe of our own that was rejected.
+// is with a probe of our own that was rejected. Further callers' make no news of that.
 func (r *Registry) settledProbe(p *Permit, now time.Duration) {
 	b := p.backend
 	from, over := b.state(), b.open[failing]
@@ -38,7 +38,7 @@ func (r *Registry) settledProbe(p *Permit, now time.Duration) {
 			return
 		}
 	}
-	if b.awaitsCaller {
+	if b.awaitsCaller && !p.synthetic {
 		r.releaseProbe(b)
 		return
 	}
@@ -46,7 +46,7 @@ func (r *Registry) settledProbe(p *Permit, now time.Duration) {
 	r.clearProbe(b)
 	c := b.leading()
 	o := b.open[c]
-	o.until = now + b.cfg.cooldown[c]
+	o.until = now + b.cfg.cooldown[c] + r.boundedJitter(b.cfg.cooldown[c])
 	b.openFor(c, o)
 	r.recordOpening(b, from, c)
 	b.awaitsCaller = true

@@ -183,6 +183,18 @@ func TestRunProbes(t *testing.T) {
 				b.r.Adopt("other", []Record{out})
 				pass(wallCheckInterval)
 			}, []asked{recovery(satCooldown + 11*time.Second)}},
+		"once for each cooldown where it is rejected, and nobody calls": {
+			plain(), func(b *bench) {
+				left := 9 // no more than that, so that the time goes on
+				b.answer = func(ProbeRequest) Result {
+					if left--; left < 0 {
+						return Result{Kind: Success}
+					}
+					return Result{Kind: Settled}
+				}
+				b.end("a", chat, 5, Result{Kind: Failed})
+				pass(3*failCooldown + time.Second)
+			}, []asked{recovery(failCooldown), recovery(2 * failCooldown), recovery(3 * failCooldown)}},
 		"in the dialect that was refused": {
 			plain(), func(b *bench) { b.end("a", embeddings, 1, Result{Kind: Refused}); pass(failCooldown) },
 			[]asked{{ID: "a", Endpoint: embeddings, Purpose: Recovery, At: failCooldown, Bound: minProbeBound}}},
@@ -408,13 +420,15 @@ func TestJitterIsATenthAtMost(t *testing.T) {
 		"and it never comes before": {func(d time.Duration) time.Duration { return -d }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := newRig(t, "pod", server("a"))
-			x.r.jitter = tc.jitter
-			x.silent("a", 2)
-			x.clock.pass(satCooldown)
-			x.probe("a", Result{Kind: Silent})
-			if got := x.view("a").Remaining - satCooldown; got != tc.want {
-				t.Errorf("jitter %s, want %s", got, tc.want)
+			for _, kind := range []Kind{Silent, Settled} {
+				x := newRig(t, "pod", server("a"))
+				x.r.jitter = tc.jitter
+				x.silent("a", 2)
+				x.clock.pass(satCooldown)
+				x.probe("a", Result{Kind: kind})
+				if got := x.view("a").Remaining - satCooldown; got != tc.want {
+					t.Errorf("jitter %s after %v, want %s", got, kind, tc.want)
+				}
 			}
 		})
 	}
