@@ -155,6 +155,11 @@ type BreakerReport struct {
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
 
+	// probe is Request where the next caller's request is to be the probe, at any proxy, since a request of the proxies' own was
+	// rejected. Absent elsewhere.
+	// +optional
+	Probe ProbeMode `json:"probe,omitempty"`
+
 	// endpoints of this backend that are passed over after a 404, 405 or 501.
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=map

@@ -209,6 +209,7 @@ func (r *Registry) adoptState(b *backend, name string, rec Record, now time.Dura
 	}
 	b.since = rec.Since
 	r.beginGeneration(b, from, over.reason, true)
+	b.awaitsCaller = rec.AwaitsCaller && b.isOpen()
 }
 
 // mergeTie joins two openings that proxies made at the same epoch, unknown to each other. Each peer's is merged once:
@@ -331,7 +332,7 @@ func (b *backend) record(now time.Duration) Record {
 		LastGood:    b.lastGood,
 	}
 	if b.isOpen() {
-		rec.Endpoint = b.lastEndpoint
+		rec.Endpoint, rec.AwaitsCaller = b.lastEndpoint, b.awaitsCaller
 		leading := b.open[b.leading()]
 		rec.Reason, rec.Message, rec.Remaining = leading.reason, leading.message, max(0, leading.until-now)
 	}

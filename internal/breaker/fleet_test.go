@@ -487,6 +487,43 @@ func TestCallersProbeOneAtATimeInTheFleet(t *testing.T) {
 	}
 }
 
+// Where requests of the proxies' own are rejected, a caller's finds out, at whichever proxy it comes first.
+func TestARejectedProbeLeavesItToTheCallersOfTheFleet(t *testing.T) {
+	f := newFleet(t, 3, server("a"))
+	f.pods[0].silent("a", 2)
+	f.settle()
+	f.clock.pass(satCooldown + 2*(minProbeBound+newsDelay))
+	f.pods[0].probe("a", Result{Kind: Settled})
+	f.tell(0)
+	restarted := newRig(t, "pod-2", server("a"))
+	restarted.r.Adopt("pod-2", f.pods[2].r.Records())
+	if !restarted.view("a").Usable {
+		t.Error("a proxy that was restarted does not know that callers are wanted")
+	}
+	p := f.pods[1].admit("a", chat, Normal)
+	f.tell(1)
+	for _, i := range []int{0, 2} {
+		if _, ok := f.pods[i].r.Admit("a", chat, Normal); ok {
+			t.Errorf("%s let a second one through", f.names[i])
+		}
+	}
+	p.Done(Result{Kind: Settled})
+	f.tell(1)
+	if in, _ := f.pods[0].probeDue("a"); in < satCooldown {
+		t.Errorf("another probe of our own in %s", in)
+	}
+	f.pods[2].admit("a", chat, Normal).Done(Result{Kind: Success})
+	f.tell(2)
+	for _, x := range f.pods {
+		if got := x.view("a").State; got != Closed {
+			t.Errorf("%s has it %s", x.r.self, got)
+		}
+	}
+	if rec := f.pods[1].record("a"); rec.AwaitsCaller {
+		t.Errorf("reports %+v", rec)
+	}
+}
+
 // A peer's probe is believed to be out for as long as a lease, and as part of the opening that it belongs to.
 func TestAPeersProbeIsNotWaitedForForEver(t *testing.T) {
 	x := newRig(t, "pod", server("a", byRequest))

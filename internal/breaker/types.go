@@ -185,6 +185,8 @@ type Record struct {
 	Message  string
 	// Endpoint is the dialect that last failed, for whoever probes; empty where none is known.
 	Endpoint string
+	// AwaitsCaller says that only a caller's request can tell whether the backend is well, after a settled answer to a probe.
+	AwaitsCaller bool
 	// Endpoints lists the pairs that the reporting proxy passes over, sorted by endpoint. They inform status and are not
 	// adopted.
 	Endpoints []EndpointRecord

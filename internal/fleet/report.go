@@ -61,6 +61,9 @@ func toReport(r *breaker.Record) v1alpha1.BreakerReport {
 		Message:     cut(r.Message, maxMessage),
 		Endpoint:    strings.TrimPrefix(r.Endpoint, endpointBase),
 	}
+	if r.AwaitsCaller {
+		out.Probe = v1alpha1.ProbeRequest
+	}
 	if r.Remaining > 0 {
 		out.Remaining = v1alpha1.FormatDuration(r.Remaining)
 	}
@@ -114,6 +117,8 @@ func toRecord(in *v1alpha1.BreakerReport) (breaker.Record, bool) {
 		Failures:    int(in.Failures),
 		LastGood:    uint64(in.LastGood),
 		Message:     in.Message,
+
+		AwaitsCaller: in.Probe == v1alpha1.ProbeRequest,
 	}
 	if endpoint := endpointBase + in.Endpoint; isEndpoint(endpoint) {
 		out.Endpoint = endpoint

@@ -20,7 +20,7 @@ func TestRecordsSurviveTheReport(t *testing.T) {
 		{ID: "b", State: breaker.Open, Reason: breaker.ReasonSaturated, Since: time.Unix(1700000000, 123000).UTC(),
 			Remaining: 14*time.Minute + 59*time.Second + 5*time.Millisecond, Epoch: 7, Failures: 2, Message: "no first token within 20s",
 			Endpoint: "/v1/embeddings"},
-		{ID: "c", State: breaker.HalfOpen, Reason: breaker.ReasonFailing, Epoch: 3},
+		{ID: "c", State: breaker.HalfOpen, Reason: breaker.ReasonFailing, Epoch: 3, AwaitsCaller: true},
 	}
 	if diff := cmp.Diff(want, toRecords(ToReports(want), 0)); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)

@@ -266,7 +266,7 @@ func Renewal(is, was *v1alpha1.ProxyReportStatus) bool {
 // sameBreaker leaves out what passing time alone changes.
 func sameBreaker(a, b *v1alpha1.BreakerReport) bool {
 	return a.ID == b.ID && a.State == b.State && a.Reason == b.Reason && a.Epoch == b.Epoch && a.Message == b.Message &&
-		a.Saturations == b.Saturations && a.Failures == b.Failures && a.LastGood == b.LastGood && a.Since.Equal(b.Since) &&
+		a.Saturations == b.Saturations && a.Failures == b.Failures && a.LastGood == b.LastGood && a.Probe == b.Probe && a.Since.Equal(b.Since) &&
 		slices.EqualFunc(a.Endpoints, b.Endpoints, func(a, b v1alpha1.EndpointReport) bool { return a.Endpoint == b.Endpoint })
 }
 
