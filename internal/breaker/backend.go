@@ -49,7 +49,7 @@ type backend struct {
 	refusals uint
 	probe    *Permit // the one probe that is out, or nil
 	marks    map[string]*endpointMark
-	opened   chan struct{} // closed at the next opening; nil when nobody waits
+	opened   map[string]chan struct{} // by endpoint: closed at the next opening; absent where nobody waits
 
 	rank           int // of this proxy for the backend, valid for rankGeneration
 	rankGeneration uint64

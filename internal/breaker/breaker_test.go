@@ -494,19 +494,19 @@ func TestReload(t *testing.T) {
 
 func TestOpenedWakesThoseWhoQueue(t *testing.T) {
 	x := newRig(t, "pod", server("a", byRequest))
-	waiting, another := x.r.Opened("a", Normal), x.r.Opened("a", Normal)
+	waiting, another := x.r.Opened("a", chat, Normal), x.r.Opened("a", chat, Normal)
 	if isClosed(waiting) {
 		t.Fatal("told to leave a closed breaker")
 	}
 	x.silent("a", 2)
-	if !isClosed(waiting) || !isClosed(another) || !isClosed(x.r.Opened("a", Normal)) {
+	if !isClosed(waiting) || !isClosed(another) || !isClosed(x.r.Opened("a", chat, Normal)) {
 		t.Error("nobody was told that the breaker opened")
 	}
 	x.clock.pass(satCooldown)
-	if isClosed(x.r.Opened("a", Normal)) {
+	if isClosed(x.r.Opened("a", chat, Normal)) {
 		t.Error("the caller that is wanted as the probe was told to leave")
 	}
-	if x.r.Opened("unknown", Normal) != nil {
+	if x.r.Opened("unknown", chat, Normal) != nil {
 		t.Error("an id that no table names opens")
 	}
 }

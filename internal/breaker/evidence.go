@@ -158,7 +158,13 @@ func (r *Registry) markEndpoint(p *Permit, res Result, now time.Duration) {
 	if b.marks == nil {
 		b.marks = map[string]*endpointMark{}
 	}
-	b.marks[p.endpoint] = &endpointMark{until: now + b.cfg.cooldown[failing], message: b.message(res)}
+	m := b.marks[p.endpoint]
+	if m == nil {
+		m = &endpointMark{}
+		b.marks[p.endpoint] = m
+	}
+	m.until, m.message = now+b.cfg.cooldown[failing], b.message(res)
+	b.wakePair(p.endpoint)
 	r.changed(true)
 }
 

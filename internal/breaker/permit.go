@@ -40,46 +40,34 @@ func (r *Registry) Admit(id table.BackendID, endpoint string, how Mode) (p *Perm
 	now := r.clock.Monotonic()
 	r.refresh(b, now)
 	p.generation = b.generation.Load()
+	m := b.marks[endpoint]
 	switch {
 	case b.gone:
 		return &Permit{}, true
-	case b.state() != Closed:
-		ok = r.admitProbe(b, p, how, now)
-	case b.marks[endpoint] != nil:
-		ok = admitTrial(b.marks[endpoint], p, how)
-	default:
-		ok = true
-	}
-	if !ok {
+	case r.refuses(b, endpoint, how, now):
 		return nil, false
+	case b.state() != Closed:
+		r.sendProbe(b, p, now)
+	case m != nil:
+		m.trial, p.trial = p, m
+		b.wakePair(endpoint)
 	}
 	return p, true
 }
 
-// admitProbe lets one request through to an open breaker.
-func (r *Registry) admitProbe(b *backend, p *Permit, how Mode, now time.Duration) bool {
-	if r.refuses(b, how, now) || how == Normal && b.marks[p.endpoint] != nil {
-		return false
-	}
-	r.sendProbe(b, p, now)
-	return true
-}
-
-// refuses says whether an open breaker turns a request of that mode away, now.
-func (r *Registry) refuses(b *backend, how Mode, now time.Duration) bool {
-	if how == LastResort {
+// refuses says whether a request of that mode is turned away, now. Where nothing else is left, one at a time is let through to an
+// open breaker, or to a pair that is passed over.
+func (r *Registry) refuses(b *backend, endpoint string, how Mode, now time.Duration) bool {
+	m := b.marks[endpoint]
+	switch {
+	case m != nil && how == Normal:
+		return true
+	case b.state() == Closed:
+		return m != nil && m.trial != nil
+	case how == LastResort:
 		return r.groupProbed(b, now) || r.reservedForProbe(b, now)
 	}
 	return !r.admitsCallerProbe(b, now)
-}
-
-// admitTrial lets one request at a time through to a pair that is passed over, where nothing else is left.
-func admitTrial(m *endpointMark, p *Permit, how Mode) bool {
-	if how != LastResort || m.trial != nil {
-		return false
-	}
-	m.trial, p.trial = p, m
-	return true
 }
 
 // sendProbe gives p the one place of a probe.

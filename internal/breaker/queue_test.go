@@ -7,7 +7,7 @@ func TestThoseWhoQueueLeaveToTheProbe(t *testing.T) {
 	x := newRig(t, "pod", server("a", byRequest))
 	x.silent("a", 2)
 	x.clock.pass(satCooldown)
-	waiting := x.r.Opened("a", Normal)
+	waiting := x.r.Opened("a", chat, Normal)
 	if isClosed(waiting) {
 		t.Fatal("the caller that is wanted as the probe was told to leave")
 	}
@@ -22,7 +22,7 @@ func TestThoseWhoQueueStayWhereItCloses(t *testing.T) {
 	x := newRig(t, "pod", server("a", byRequest))
 	x.silent("a", 2)
 	x.clock.pass(satCooldown)
-	waiting := x.r.Opened("a", Normal)
+	waiting := x.r.Opened("a", chat, Normal)
 	x.r.Adopt("other", []Record{{ID: "a", State: Closed, Epoch: 2}})
 	if isClosed(waiting) {
 		t.Error("told to leave a backend that is well")
@@ -33,12 +33,49 @@ func TestThoseWhoQueueStayWhereItCloses(t *testing.T) {
 func TestLastResortsDoNotQueueBehindEachOther(t *testing.T) {
 	x := newRig(t, "pod", server("a"))
 	x.silent("a", 2)
-	waiting := x.r.Opened("a", LastResort)
+	waiting := x.r.Opened("a", chat, LastResort)
 	if isClosed(waiting) {
 		t.Fatal("the last resort was told to leave")
 	}
 	x.admit("a", chat, LastResort)
-	if !isClosed(waiting) || !isClosed(x.r.Opened("a", LastResort)) {
+	if !isClosed(waiting) || !isClosed(x.r.Opened("a", chat, LastResort)) {
 		t.Error("who queues behind the last resort waits for its end")
+	}
+}
+
+// Who queues for a pair that comes to be passed over goes on at once; who queues for the same backend with another endpoint stays.
+func TestThoseWhoQueueForAPairThatIsPassedOverGoOn(t *testing.T) {
+	x := newRig(t, "pod", server("a"))
+	first, second := x.admit("a", chat, Normal), x.admit("a", chat, Normal)
+	waiting, other := x.r.Opened("a", chat, Normal), x.r.Opened("a", embeddings, Normal)
+	if isClosed(waiting) {
+		t.Fatal("told to leave a backend that is well")
+	}
+	first.Done(Result{Kind: EndpointMissing})
+	if !isClosed(waiting) || !isClosed(x.r.Opened("a", chat, Normal)) {
+		t.Error("who queues for the pair waits on")
+	}
+
+	// Where nothing else is left, one at a time is let through, and the others do not queue behind it.
+	last := x.r.Opened("a", chat, LastResort)
+	if isClosed(last) {
+		t.Fatal("the last resort was told to leave")
+	}
+	trial := x.admit("a", chat, LastResort)
+	if !isClosed(last) || !isClosed(x.r.Opened("a", chat, LastResort)) {
+		t.Error("who queues behind the last resort waits for its end")
+	}
+	second.Done(Result{Kind: EndpointMissing})
+	if _, ok := x.r.Admit("a", chat, LastResort); ok {
+		t.Error("another 404 let a second last resort through")
+	}
+	trial.Done(Result{})
+	x.admit("a", chat, LastResort)
+	if isClosed(other) {
+		t.Error("who queues with another endpoint was told to leave")
+	}
+	x.admit("a", embeddings, Normal).Done(Result{Kind: Misconfigured})
+	if !isClosed(other) {
+		t.Error("nobody told it that the breaker opened")
 	}
 }

@@ -102,7 +102,7 @@ func (r *Registry) View(id table.BackendID, endpoint string) View {
 		State:     b.state(),
 		Reason:    b.open[c].reason,
 		Remaining: max(0, b.retryAt()-now),
-		Usable:    b.state() == Closed || r.admitsCallerProbe(b, now) && b.marks[endpoint] == nil,
+		Usable:    !r.refuses(b, endpoint, Normal, now),
 		Message:   b.open[c].message,
 	}
 }
@@ -114,9 +114,10 @@ var closedChannel = func() chan struct{} {
 	return c
 }()
 
-// Opened returns a channel that is closed when the breaker opens, for those who queue for the backend, or when another request
-// has become the probe that it waits for. It is closed already when an open breaker would refuse a request of that mode now.
-func (r *Registry) Opened(id table.BackendID, how Mode) <-chan struct{} {
+// Opened returns a channel that is closed when the breaker opens, for those who queue for the backend, when another request has
+// become the probe that it waits for, or when the pair with the endpoint comes to be passed over. It is closed already when a
+// request of that mode would be refused now.
+func (r *Registry) Opened(id table.BackendID, endpoint string, how Mode) <-chan struct{} {
 	b := r.lookup(id)
 	if b == nil {
 		return nil
@@ -125,13 +126,16 @@ func (r *Registry) Opened(id table.BackendID, how Mode) <-chan struct{} {
 	defer r.unlock()
 	now := r.clock.Monotonic()
 	r.refresh(b, now)
-	if b.state() != Closed && r.refuses(b, how, now) {
+	if r.refuses(b, endpoint, how, now) {
 		return closedChannel
 	}
-	if b.opened == nil {
-		b.opened = make(chan struct{})
+	if b.opened[endpoint] == nil {
+		if b.opened == nil {
+			b.opened = map[string]chan struct{}{}
+		}
+		b.opened[endpoint] = make(chan struct{})
 	}
-	return b.opened
+	return b.opened[endpoint]
 }
 
 func (r *Registry) lookup(id table.BackendID) *backend { return (*r.index.Load())[id] }

@@ -35,9 +35,16 @@ func (r *Registry) beginGeneration(b *backend, from State, over Reason, adopted 
 
 // wakeQueue sends on those who queue for b.
 func (b *backend) wakeQueue() {
-	if b.opened != nil {
-		close(b.opened)
-		b.opened = nil
+	for endpoint := range b.opened {
+		b.wakePair(endpoint)
+	}
+}
+
+// wakePair sends on those who queue for b with one endpoint.
+func (b *backend) wakePair(endpoint string) {
+	if opened := b.opened[endpoint]; opened != nil {
+		close(opened)
+		delete(b.opened, endpoint)
 	}
 }
 

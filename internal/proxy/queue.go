@@ -24,7 +24,7 @@ func (x *exchange) enqueue(i int) (release func(), err error) {
 	if !isFull(err) {
 		return release, err
 	}
-	wait := admission.Wait{Length: x.route.Queue.Length, Opened: x.p.cfg.Breakers.Opened(backend.ID, x.mode())}
+	wait := admission.Wait{Length: x.route.Queue.Length, Opened: x.p.cfg.Breakers.Opened(backend.ID, x.path(), x.mode())}
 	if i+1 < len(x.plan.Steps) {
 		wait.MaxWait = max(x.route.Queue.MaxWait, 1) // 0 is no wait here, and one without an end there
 		wait.Leave = func() bool { return x.roomBehind(i) }
