@@ -71,12 +71,12 @@ func (c *config) nextPin(now time.Time) time.Time {
 // probeBound is how long a recovery probe may wait for its first token.
 func (c *config) probeBound() time.Duration { return max(c.waits.probe, minProbeBound) }
 
-// lease is how long a probe keeps its place. It is longer than any probe that ends by itself, apart from a caller's with a
-// very long prompt, for which slowAfterPerKilotoken adds more than that.
-func (c *config) lease() time.Duration {
-	bound := max(c.probeBound(), c.waits.nonStreaming)
-	return bound + bound/10
-}
+// lease is how long a probe keeps its place. It is longer than any probe that ends by itself; a caller's with a very long prompt
+// says so (Permit.Expect).
+func (c *config) lease() time.Duration { return withSlack(max(c.probeBound(), c.waits.nonStreaming)) }
+
+// withSlack is a wait, and a tenth of it for what comes after its end.
+func withSlack(wait time.Duration) time.Duration { return wait + wait/10 }
 
 // configs reads what a table says of some backends; nil of one that it does not name.
 func configs(t *table.Table, of map[table.BackendID]bool) map[table.BackendID]*config {

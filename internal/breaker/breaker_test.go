@@ -323,6 +323,14 @@ func TestACallerAsTheProbe(t *testing.T) {
 				x.admit("a", chat, Normal)
 				x.clock.pass(minProbeBound + minProbeBound/10)
 			}, want: View{State: Open, Reason: ReasonSaturated, Usable: true}},
+		"keeps its place for as long as it may wait for its token, and a little": {
+			backends: backends, do: func(x *rig) {
+				saturatedDue(x)
+				p := x.admit("a", chat, Normal)
+				p.Expect(time.Hour)
+				p.Expect(0)
+				x.clock.pass(time.Hour + time.Hour/10 - 1)
+			}, want: View{State: HalfOpen, Reason: ReasonSaturated}},
 		"that never ends is taken back after its lease": {
 			backends: backends, do: func(x *rig) {
 				saturatedDue(x)

@@ -97,6 +97,17 @@ func (b *backend) probesByRequest() bool { return b.cfg.backend.Probe == table.P
 // Probe says whether this request is the backend's probe.
 func (p *Permit) Probe() bool { return p.probe.Load() }
 
+// Expect says for how long the attempt may go without its first token: a probe keeps its place for no less.
+func (p *Permit) Expect(wait time.Duration) {
+	if !p.probe.Load() {
+		return
+	}
+	r := p.registry
+	r.mu.Lock()
+	defer r.unlock()
+	p.expires = max(p.expires, r.clock.Monotonic()+withSlack(wait))
+}
+
 // Token notes that a token of the answer was seen; it is cheap, and meant for each of them. The first token of a probe
 // closes the breaker.
 func (p *Permit) Token() {

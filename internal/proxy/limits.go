@@ -37,6 +37,7 @@ func (a *attempt) bound(others int) {
 		tokens := int64(len(a.x.body)) / bytesPerToken
 		l.slow += time.Duration(float64(s.SlowAfterPerKilotoken) * float64(tokens) / 1000)
 	}
+	a.permit.Expect(l.slow)
 	l.share = a.x.budget.share(a.began, others)
 	a.rearm()
 }

@@ -278,6 +278,29 @@ func TestKeepalivesOfThoseWhoQueue(t *testing.T) {
 	})
 }
 
+// A caller that may wait for long, because its prompt is, keeps the place of the probe for as long.
+func TestAPatientProbeKeepsItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, []string{silence}, func(r *table.Route) {
+			r.Chain[0].Probe = table.ProbeRequest
+			r.Chain[0].Failure.Threshold, r.Chain[0].Failure.Cooldown = 1, time.Minute
+			r.Chain[0].Saturation.SlowAfter, r.Chain[0].Saturation.SlowAfterPerKilotoken = time.Minute, 100*time.Hour
+		})
+		p, _ := b.breakers.Admit("a", "/v1/chat/completions", 0)
+		p.Done(breakerFailed)
+		<-time.After(2 * time.Minute)
+		ctx, leave := context.WithTimeout(t.Context(), time.Hour)
+		defer leave()
+		var caller sync.WaitGroup
+		caller.Go(func() { _, _ = b.ask(ctx, true) })
+		<-time.After(50 * time.Minute)
+		if v := b.breakers.View("a", "/v1/chat/completions"); v.State != breaker.HalfOpen || v.Usable {
+			t.Errorf("another one would be let through while the first waits in its own time: %+v", v)
+		}
+		caller.Wait()
+	})
+}
+
 // One probe at a time, and its place is given back in every way in which a caller's request can end.
 func TestAProbesPlaceIsGivenBack(t *testing.T) {
 	cases := map[string]struct {
