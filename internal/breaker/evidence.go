@@ -28,9 +28,7 @@ func (r *Registry) settle(p *Permit, res Result) {
 		r.releaseProbe(b)
 	case p.probe.Load(): // its place was taken back
 	case p.generation != b.generation.Load():
-		if b.extend(res, now) {
-			r.changed(false)
-		}
+		r.extend(b, res, now)
 	default:
 		r.applyResult(p, res, now)
 	}
@@ -133,8 +131,9 @@ func (r *Registry) recordOpening(b *backend, from State, c class) {
 }
 
 // extend takes news from before the last opening or closing. It neither closes nor re-opens; what is open for the same
-// kind of trouble stays so for longer. It says whether that was so.
-func (b *backend) extend(res Result, now time.Duration) bool {
+// kind of trouble stays so for longer. Where that makes a difference it has an epoch of its own, for the group and the fleet to
+// follow: reports of one epoch are merged once. A probe that is out makes newer news.
+func (r *Registry) extend(b *backend, res Result, now time.Duration) {
 	var o opening
 	switch res.Kind {
 	case Silent, Failed, Misconfigured:
@@ -142,14 +141,21 @@ func (b *backend) extend(res Result, now time.Duration) bool {
 	case Refused:
 		o = b.refusal(res, now)
 	default:
-		return false
+		return
 	}
-	open := &b.open[classOf(o.reason)]
-	if !open.on || o.until <= open.until {
-		return false
+	c, before := classOf(o.reason), b.retryAt()
+	if !b.open[c].on || o.until <= b.open[c].until {
+		return
 	}
-	open.until = o.until
-	return true
+	b.open[c].until = o.until
+	r.changed(false)
+	if b.retryAt() < before+newsDelay || r.groupProbed(b, now) {
+		return
+	}
+	r.nextEpoch(b)
+	if c == saturated {
+		r.saturateGroup(b)
+	}
 }
 
 // markEndpoint passes over one pair of backend and endpoint.

@@ -238,10 +238,11 @@ func (r *Registry) mergeTie(b *backend, name string, rec Record, now time.Durati
 	r.wakeRun()
 }
 
-// adoptable is a peer's opening on one's own clock. What remains of it is bounded by the cooldown: a report is not to
-// hold a breaker open for longer than its own evidence could.
+// adoptable is a peer's opening on one's own clock. What remains of it is bounded by the cooldown and its jitter: a report is
+// not to hold a breaker open for longer than its own evidence could.
 func (r *Registry) adoptable(b *backend, rec Record, now time.Duration) opening {
 	bound := b.cfg.cooldown[classOf(rec.Reason)]
+	bound += bound / 10
 	if rec.Reason == ReasonRefused || rec.Reason.Saturation() && len(r.members(b)) > 1 {
 		bound = MaxRetryAfter // the cooldown is what the backend asked for, or another one of its group, with a cooldown of its own
 	}

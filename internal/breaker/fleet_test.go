@@ -128,10 +128,46 @@ func TestFleet(t *testing.T) {
 				f.tell(0)
 				f.pods[1].r.Forget("pod-0")
 			}, want: openView(ReasonSaturated, satCooldown)},
-		"what remains is bounded by the cooldown": {
+		"what remains is bounded by the cooldown and its jitter": {
 			do: func(f *fleet) {
 				f.pods[1].r.Adopt("pod-0", []Record{{ID: "a", State: Open, Reason: ReasonSaturated, Epoch: 1, Remaining: 1e4 * time.Hour}})
-			}, want: openView(ReasonSaturated, satCooldown)},
+			}, want: openView(ReasonSaturated, satCooldown*11/10)},
+		"what a failed probe adds by chance is not cut off": {
+			do: func(f *fleet) {
+				f.pods[0].r.jitter = func(d time.Duration) time.Duration { return d / 10 }
+				f.pods[0].silent("a", 2)
+				f.pods[0].admit("a", chat, LastResort).Done(Result{Kind: Silent})
+				f.tell(0)
+			}, want: openView(ReasonSaturated, satCooldown*11/10)},
+		"a late answer that makes it much longer travels": {
+			do: func(f *fleet) {
+				late := f.pods[0].admit("a", chat, Normal)
+				f.pods[0].ends("a", 1, Result{Kind: Refused, RetryAfter: time.Second})
+				f.tell(0)
+				late.Done(Result{Kind: Refused, RetryAfter: time.Hour})
+				f.tell(0)
+			}, want: openView(ReasonRefused, time.Hour)},
+		"one that makes no difference is not told": {
+			do: func(f *fleet) {
+				late := f.pods[0].admit("a", chat, Normal)
+				f.pods[0].ends("a", 1, Result{Kind: Refused, RetryAfter: time.Minute})
+				late.Done(Result{Kind: Refused, RetryAfter: time.Minute + newsDelay - 1})
+				f.tell(0)
+				if got := f.pods[1].record("a").Epoch; got != 1 {
+					f.t.Errorf("epoch %d, want 1", got)
+				}
+			}, want: openView(ReasonRefused, time.Minute+newsDelay-1)},
+		"nor one to a probe, which will know better": {
+			do: func(f *fleet) {
+				late := f.pods[0].admit("a", chat, Normal)
+				f.pods[0].ends("a", 1, Result{Kind: Refused, RetryAfter: time.Second})
+				f.tell(0)
+				p := f.pods[1].admit("a", chat, LastResort)
+				f.tell(1)
+				late.Done(Result{Kind: Refused, RetryAfter: time.Hour})
+				f.tell(0)
+				p.Done(Result{Kind: Success})
+			}, want: closedView},
 		"older news is no news": {
 			do: func(f *fleet) {
 				f.pods[1].silent("a", 2)

@@ -21,6 +21,12 @@ func TestMembersOfAGroup(t *testing.T) {
 					x.t.Errorf("b is %s", got)
 				}
 			}, want: openView(ReasonSaturated, satCooldown)},
+		"a late answer that makes it much longer does so for all": {
+			backends: pair, do: func(x *rig) {
+				late := x.admit("b", chat, Normal)
+				x.ends("b", 1, Result{Kind: Refused, RetryAfter: time.Second})
+				late.Done(Result{Kind: Refused, RetryAfter: time.Hour})
+			}, want: openView(ReasonGroupSaturated, time.Hour)},
 		"its own silence is evidence of its own": {
 			backends: pair, do: func(x *rig) {
 				x.silent("b", 2)

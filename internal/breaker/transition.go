@@ -4,8 +4,7 @@ import "time"
 
 // recordTransition makes one's own change of b known: an opening, a re-opening, or one more class of trouble.
 func (r *Registry) recordTransition(b *backend, from State) {
-	b.epoch = 1 + r.highestEpoch(b)
-	b.origin, b.merged = r.self, nil
+	r.nextEpoch(b)
 	b.since = r.clock.Wall()
 	r.beginGeneration(b, from, ReasonNone, false)
 }
@@ -13,10 +12,15 @@ func (r *Registry) recordTransition(b *backend, from State) {
 // recordClosing makes one's own closing of b known; over is what held it open.
 func (r *Registry) recordClosing(b *backend, from State, over opening) {
 	b.listedUntil = r.clock.Monotonic() + b.cfg.cooldown[classOf(over.reason)]
-	b.epoch = 1 + r.highestEpoch(b)
-	b.origin, b.merged = r.self, nil
+	r.nextEpoch(b)
 	b.since = r.clock.Wall()
 	r.beginGeneration(b, from, over.reason, false)
+}
+
+// nextEpoch makes what b stands at newer than all that is known of it.
+func (r *Registry) nextEpoch(b *backend) {
+	b.epoch = 1 + r.highestEpoch(b)
+	b.origin, b.merged = r.self, nil
 }
 
 // beginGeneration begins a new generation: results of requests admitted before it neither close nor re-open the breaker.
