@@ -1,12 +1,8 @@
 package plugin
 
-import (
-	"github.com/spf13/cobra"
-)
+import "github.com/spf13/cobra"
 
-// NewCommand returns the plugin with all of its commands. ctx of the execution ends whatever runs.
-func NewCommand(env Env) *cobra.Command { return newCLI(env).command() }
-
+// command returns the plugin with all of its commands.
 func (c *cli) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-spillway",

@@ -63,19 +63,19 @@ func (c *Collection) add(o *Object) {
 // Place is where a field of an object is: file and line. It is empty for an object that is not in the collection.
 func (c *Collection) Place(kind compiler.Kind, key types.NamespacedName, field string) (file string, line int) {
 	if o := c.places[string(kind)+" "+key.String()]; o != nil {
-		return o.File, o.LineOf(field)
+		return o.File, o.lineOf(field)
 	}
 	return "", 0
 }
 
-// Mistakes are the messages, and what the compiler found, at its place: sorted by file and line, as a person mends them.
-func (c *Collection) Mistakes(result *compiler.Result) []Message {
-	mistakes := append([]Message(nil), c.Messages...)
+// mistakes are the messages, and what the compiler found, at its place: sorted by file and line, as a person mends them.
+func (c *Collection) mistakes(result *compiler.Result) []Message {
+	all := append([]Message(nil), c.Messages...)
 	say := func(kind compiler.Kind, key types.NamespacedName, problems []compiler.Problem) {
 		for _, p := range problems {
 			m := Message{Text: fmt.Sprintf("%s %s: %s", kind, key, p)}
 			m.File, m.Line = c.Place(kind, key, p.Field)
-			mistakes = append(mistakes, m)
+			all = append(all, m)
 		}
 	}
 	for _, v := range result.SortedRoutes() {
@@ -84,8 +84,8 @@ func (c *Collection) Mistakes(result *compiler.Result) []Message {
 	for _, v := range result.SortedPins() {
 		say(compiler.KindPin, v.Key, v.Problems)
 	}
-	slices.SortStableFunc(mistakes, func(a, b Message) int {
+	slices.SortStableFunc(all, func(a, b Message) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 	})
-	return mistakes
+	return all
 }

@@ -37,8 +37,8 @@ func (o *Object) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: o.Value.GetNamespace(), Name: o.Value.GetName()}
 }
 
-// LineOf is the line of the file where a field is, such as "spec.chain[1].url", or the last part of its path that is there.
-func (o *Object) LineOf(field string) int { return o.first + lineOf(o.root, field) - 1 }
+// lineOf is the line of the file where a field is, such as "spec.chain[1].url", or the last part of its path that is there.
+func (o *Object) lineOf(field string) int { return o.first + lineOf(o.root, field) - 1 }
 
 // identity tells objects of all kinds apart.
 func (o *Object) identity() string { return string(o.Kind) + " " + o.Key().String() }

@@ -87,7 +87,7 @@ func (r *runner) compile() {
 	result := compiler.Compile(collection.Snapshot, now)
 	r.store.Set(result.Table)
 	r.next = result.Next
-	loaded := &Loaded{At: now, Files: len(r.folder.files), Snapshot: collection.Snapshot, Result: result, Mistakes: collection.Mistakes(&result)}
+	loaded := &Loaded{At: now, Files: len(r.folder.files), Snapshot: collection.Snapshot, Result: result, Mistakes: collection.mistakes(&result)}
 	r.log.Info("manifests loaded", "files", loaded.Files, "routes", len(result.Routes), "pins", len(result.Pins),
 		"models", len(result.Table.Models()), "mistakes", len(loaded.Mistakes))
 	r.tell(loaded.Mistakes)

@@ -55,7 +55,7 @@ func page(t *testing.T, at time.Time) (p *Page, clock *clocktesting.FakeClock, b
 	c := dir.collect()
 	c.Snapshot.Salt = []byte("salt")
 	result := compiler.Compile(c.Snapshot, at)
-	loaded = &Loaded{At: at, Files: 1, Snapshot: c.Snapshot, Result: result, Mistakes: c.Mistakes(&result)}
+	loaded = &Loaded{At: at, Files: 1, Snapshot: c.Snapshot, Result: result, Mistakes: c.mistakes(&result)}
 	return p, clock, breakers, loaded
 }
 

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -102,11 +101,6 @@ func (n *Node) prepare(ctx context.Context, c Config) error {
 
 // Kubeconfig is the file with which an administrator talks to the API server.
 func (n *Node) Kubeconfig() string { return n.file("admin.conf") }
-
-// RESTConfig is the same for Go programs.
-func (n *Node) RESTConfig() (*rest.Config, error) {
-	return clientcmd.BuildConfigFromFlags("", n.Kubeconfig())
-}
 
 // Kubectl is the path of kubectl.
 func (n *Node) Kubectl() string { return n.program("kubectl") }
