@@ -10,7 +10,11 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+
+	"github.com/spillway-dev/spillway/internal/apiclient"
 )
 
 // reviews asks the API server.
@@ -19,18 +23,22 @@ type reviews struct {
 }
 
 func newReviews(cfg *rest.Config) (r *reviews, closeIdle func(), err error) {
-	hc, closeIdle, err := newHTTPClient(cfg)
+	hc, closeIdle, err := apiclient.NewHTTPClient(cfg, dialTimeout, nil)
 	if err != nil {
 		return nil, nil, err
 	}
 	r = &reviews{}
-	if r.authentication, err = newRESTClient(cfg, hc, "/apis", authenticationv1.SchemeGroupVersion); err != nil {
+	if r.authentication, err = apiclient.NewREST(cfg, hc, scheme, reviewAPI(authenticationv1.SchemeGroupVersion)); err != nil {
 		return nil, nil, err
 	}
-	if r.authorization, err = newRESTClient(cfg, hc, "/apis", authorizationv1.SchemeGroupVersion); err != nil {
+	if r.authorization, err = apiclient.NewREST(cfg, hc, scheme, reviewAPI(authorizationv1.SchemeGroupVersion)); err != nil {
 		return nil, nil, err
 	}
 	return r, closeIdle, nil
+}
+
+func reviewAPI(version schema.GroupVersion) apiclient.API {
+	return apiclient.API{Root: "/apis", Version: version, ContentType: runtime.ContentTypeJSON}
 }
 
 func (r *reviews) reviewToken(ctx context.Context, spec authenticationv1.TokenReviewSpec) (*authenticationv1.TokenReviewStatus, error) {

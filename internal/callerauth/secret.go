@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/spillway-dev/spillway/internal/apiclient"
 )
 
 // SecretConfig of Keys from a Secret. REST, Namespace and Name are required.
@@ -29,11 +31,12 @@ type SecretConfig struct {
 // KeysFromSecret takes keys from a Secret, which it watches: a data key is the caller's name, its value the key. It does
 // not talk to the API server before Run.
 func KeysFromSecret(cfg SecretConfig) (*Keys, error) {
-	hc, closeIdle, err := newHTTPClient(cfg.REST)
+	hc, closeIdle, err := apiclient.NewHTTPClient(cfg.REST, dialTimeout, nil)
 	if err != nil {
 		return nil, err
 	}
-	client, err := newRESTClient(cfg.REST, hc, "/api", corev1.SchemeGroupVersion)
+	client, err := apiclient.NewREST(cfg.REST, hc, scheme,
+		apiclient.API{Root: "/api", Version: corev1.SchemeGroupVersion, ContentType: runtime.ContentTypeJSON})
 	if err != nil {
 		return nil, err
 	}

@@ -19,12 +19,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/internal/apiclient"
 )
 
 // shelf is an API server's handling of one ProxyReport, for tests of timing, which need a clock of their own. The suite
@@ -120,9 +120,8 @@ func startWriter(t *testing.T, s *shelf) *writerFixture {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	cfg := &rest.Config{Host: "http://api", QPS: -1}
-	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	client, err := newRESTClient(cfg, &http.Client{Transport: s}, "/apis", v1alpha1.GroupVersion, runtime.ContentTypeJSON)
+	client, err := apiclient.NewREST(&rest.Config{Host: "http://api"}, &http.Client{Transport: s}, scheme,
+		apiclient.API{Root: "/apis", Version: v1alpha1.GroupVersion, ContentType: runtime.ContentTypeJSON})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ var architecture = []string{
 	"internal/nonblock",
 	"internal/proxy",
 	"internal/server",
+	"internal/apiclient",
 	"internal/fleet",
 	"internal/callerauth",
 	"internal/standalone",
@@ -72,7 +73,7 @@ var rules = []rule{
 		sentence: "caller authentication knows routes and errors of ours, the API server, and nothing else",
 		packages: []string{"internal/callerauth"},
 		permits: []string{
-			std, "internal/openai", "internal/table", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog", "k8s.io/utils",
+			std, "internal/apiclient", "internal/openai", "internal/table", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog", "k8s.io/utils",
 			"github.com/go-logr", "golang.org/x/time",
 		},
 	},
