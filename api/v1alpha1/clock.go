@@ -16,3 +16,18 @@ func (s *ProxyReportStatus) ClockOffset(seen time.Time) time.Duration {
 	}
 	return apart
 }
+
+// lastYear is the last one that is written with four digits. The schema takes no other.
+const lastYear = 9999
+
+// SinceBy returns since on the clock of a reader, which lies offset from the writer's (see ClockOffset). It is zero where it is not
+// known, and where it is so far off that the reader could not write it down: a status with it would be refused whole.
+func (b *BreakerReport) SinceBy(offset time.Duration) time.Time {
+	if b.Since == nil {
+		return time.Time{}
+	}
+	if at := b.Since.Add(offset); at.Year() > 0 && at.Year() < lastYear {
+		return at
+	}
+	return time.Time{}
+}

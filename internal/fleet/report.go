@@ -95,9 +95,7 @@ func toRecords(reports []v1alpha1.BreakerReport, offset time.Duration) []breaker
 	records := make([]breaker.Record, 0, len(reports))
 	for i := range reports {
 		if r, ok := toRecord(&reports[i]); ok {
-			if !r.Since.IsZero() {
-				r.Since = r.Since.Add(offset)
-			}
+			r.Since = reports[i].SinceBy(offset)
 			records = append(records, r)
 		}
 	}
@@ -122,9 +120,6 @@ func toRecord(in *v1alpha1.BreakerReport) (breaker.Record, bool) {
 	}
 	if endpoint := endpointBase + in.Endpoint; isEndpoint(endpoint) {
 		out.Endpoint = endpoint
-	}
-	if in.Since != nil {
-		out.Since = in.Since.Time
 	}
 	if in.Remaining != "" {
 		remaining, err := in.Remaining.Parse()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
 	"github.com/spillway-dev/spillway/internal/breaker"
@@ -60,6 +61,35 @@ func TestReportStaysWithinItsSchema(t *testing.T) {
 	}
 	if !slices.IsSortedFunc(reports, func(a, b v1alpha1.BreakerReport) int { return strings.Compare(a.ID, b.ID) }) {
 		t.Error("the breakers are not sorted by id")
+	}
+}
+
+func TestAnInstantThatCannotBeWrittenIsForgotten(t *testing.T) {
+	at := func(text string) *metav1.MicroTime {
+		instant, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &metav1.MicroTime{Time: instant}
+	}
+	cases := map[string]struct {
+		since  *metav1.MicroTime
+		offset time.Duration
+		want   time.Time
+	}{
+		"one of our clock":         {at("2026-08-13T21:00:00Z"), 0, at("2026-08-13T21:00:00Z").Time},
+		"one of another clock":     {at("2026-08-13T21:00:00Z"), time.Hour, at("2026-08-13T22:00:00Z").Time},
+		"none":                     {nil, time.Hour, time.Time{}},
+		"one at the end of time":   {at("9999-12-31T23:59:59Z"), time.Hour, time.Time{}},
+		"one before the beginning": {at("0001-01-01T00:00:01Z"), -time.Hour, time.Time{}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			records := toRecords([]v1alpha1.BreakerReport{{ID: "x", State: v1alpha1.BackendOpen, Epoch: 1, Since: tc.since}}, tc.offset)
+			if diff := cmp.Diff(tc.want, records[0].Since); diff != "" {
+				t.Errorf("since (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

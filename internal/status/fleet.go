@@ -80,12 +80,14 @@ func NewFleet(reports []Report) *Fleet {
 			foreign := cmp.Or(r.Status.TableSchema, 1) != table.Schema
 			f.proxies = append(f.proxies, &proxy{pod: r.Pod, revisions: revisionsOf(r.Status.Tables), foreign: foreign})
 		}
+		from := vote{written: r.Status.RenewTime.Time, offset: r.Status.ClockOffset(r.Seen), counts: !r.Status.Draining}
+		if from.offset != 0 {
+			from.written = r.Seen
+		}
 		for i := range r.Status.Breakers {
-			b := &r.Status.Breakers[i]
-			id := table.BackendID(b.ID)
-			votes[id] = append(votes[id], vote{
-				BreakerReport: b, written: r.Status.RenewTime.Time, offset: r.Status.ClockOffset(r.Seen), counts: !r.Status.Draining,
-			})
+			from.BreakerReport = &r.Status.Breakers[i]
+			id := table.BackendID(from.ID)
+			votes[id] = append(votes[id], from)
 		}
 	}
 	for id, of := range votes {
@@ -106,7 +108,7 @@ func revisionsOf(tables []v1alpha1.TableRevision) (revisions [table.Shards]table
 // vote is what one proxy says of one backend.
 type vote struct {
 	*v1alpha1.BreakerReport
-	written time.Time     // the proxy's wall clock at the report
+	written time.Time     // when the report was written, by the reader's clock
 	offset  time.Duration // from the proxy's wall clock to the reader's
 	counts  bool          // it is not draining
 }
@@ -116,12 +118,9 @@ func fold(votes []vote) Evidence {
 	first := slices.MinFunc(votes, func(a, b vote) int {
 		return cmp.Or(cmp.Compare(b.Epoch, a.Epoch), cmp.Compare(severity(b.State), severity(a.State)), cmp.Compare(a.offset.Abs(), b.offset.Abs()))
 	})
-	e := Evidence{State: first.State, Reason: first.Reason, Message: first.Message, Endpoints: endpointsOf(votes)}
+	e := Evidence{State: first.State, Reason: first.Reason, Since: first.SinceBy(first.offset), Message: first.Message, Endpoints: endpointsOf(votes)}
 	if severity(e.State) == 0 {
 		e.State = v1alpha1.BackendClosed
-	}
-	if first.Since != nil {
-		e.Since = first.Since.Add(first.offset)
 	}
 	if !e.Down() {
 		return e
@@ -154,7 +153,7 @@ func retryAt(v vote) time.Time {
 	if err != nil || remaining <= 0 || v.State != v1alpha1.BackendOpen || v.written.IsZero() {
 		return time.Time{}
 	}
-	return v.written.Add(v.offset + min(remaining, breaker.MaxRetryAfter))
+	return v.written.Add(min(remaining, breaker.MaxRetryAfter))
 }
 
 // inARow sums the counts of the proxies that know of the same last good answer; those of older ones are void.
