@@ -23,11 +23,18 @@ const (
 	maxMessage   = 256
 )
 
+// What etcd takes is bounded, too: at most 1.5 MiB an object, with the API server's own notes on who set which field. As many
+// breakers as a report holds take 1 MiB of that, and spareBytes are for what else is said of them.
+const (
+	spareBytes    = 384 << 10
+	endpointBytes = 160
+)
+
 // endpointBase is what the report leaves out of an endpoint's path.
 const endpointBase = "/v1/"
 
 // ToReports puts records into the words of the API, sorted by id. Where there are more than a report may hold, those that are
-// not Closed come first.
+// not Closed come first; where the words on them are too many, the last ones say less.
 func ToReports(records []breaker.Record) []v1alpha1.BreakerReport {
 	if len(records) > maxBreakers {
 		records = slices.Clone(records)
@@ -35,8 +42,10 @@ func ToReports(records []breaker.Record) []v1alpha1.BreakerReport {
 		records = records[:maxBreakers]
 	}
 	reports := make([]v1alpha1.BreakerReport, 0, len(records))
+	spare := spareBytes
 	for i := range records {
 		reports = append(reports, toReport(&records[i]))
+		spare = trim(&reports[i], spare)
 	}
 	slices.SortFunc(reports, func(a, b v1alpha1.BreakerReport) int { return strings.Compare(a.ID, b.ID) })
 	return reports
@@ -77,6 +86,17 @@ func toReport(r *breaker.Record) v1alpha1.BreakerReport {
 		})
 	}
 	return out
+}
+
+// trim takes away the endpoints of a breaker, and then its message, where there is no room for them. It returns the room that is left.
+func trim(r *v1alpha1.BreakerReport, spare int) int {
+	if len(r.Message)+endpointBytes*len(r.Endpoints) > spare {
+		r.Endpoints = nil
+	}
+	if len(r.Message) > spare {
+		r.Message = ""
+	}
+	return spare - len(r.Message) - endpointBytes*len(r.Endpoints)
 }
 
 // cut shortens text to at most limit characters.

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/spillway-dev/spillway/api/v1alpha1"
 	"github.com/spillway-dev/spillway/internal/breaker"
 	"github.com/spillway-dev/spillway/internal/table"
+	"github.com/spillway-dev/spillway/test/crd"
 )
 
 func TestRecordsSurviveTheReport(t *testing.T) {
@@ -29,38 +31,80 @@ func TestRecordsSurviveTheReport(t *testing.T) {
 }
 
 func TestReportStaysWithinItsSchema(t *testing.T) {
-	var records []breaker.Record
-	for i := range 2 * maxBreakers {
-		r := breaker.Record{ID: table.BackendID(fmt.Sprintf("%06d", i)), State: breaker.Closed, Message: strings.Repeat("é", 300)}
-		if i%4 == 3 {
-			r.State = breaker.Open
+	schema, err := crd.Read("proxyreports")
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := func(id int, state breaker.State) breaker.Record {
+		r := breaker.Record{
+			ID: table.BackendID(fmt.Sprintf("%032d", id)), State: state, Reason: breaker.ReasonQuota, Since: time.Unix(1700000000, 123000),
+			Remaining: 14*time.Minute + 59*time.Second + 999*time.Millisecond, Epoch: 1 << 32, LastGood: 1 << 32, Saturations: 1000, Failures: 1000,
+			Endpoint: "/v1/chat/completions", Message: strings.Repeat("é", 300),
 		}
 		for e := range 20 {
-			r.Endpoints = append(r.Endpoints, breaker.EndpointRecord{Endpoint: fmt.Sprintf("/v1/e%02d", e)})
+			r.Endpoints = append(r.Endpoints, breaker.EndpointRecord{Endpoint: fmt.Sprintf("/v1/e%02d", e), Remaining: 30 * time.Second})
 		}
-		records = append(records, r)
+		return r
+	}
+	var records []breaker.Record
+	for i := range 2 * maxBreakers {
+		state := breaker.Closed
+		if i%4 == 3 {
+			state = breaker.Open
+		}
+		records = append(records, large(i, state))
 	}
 	reports := ToReports(records)
-	if len(reports) != maxBreakers {
-		t.Fatalf("%d breakers, want %d", len(reports), maxBreakers)
+	report := &v1alpha1.ProxyReport{Status: v1alpha1.ProxyReportStatus{Breakers: reports, RenewTime: metav1.NewMicroTime(time.Unix(1700000000, 0))}}
+	faults, err := schema.Faults(report)
+	if err != nil || len(faults) > 0 {
+		t.Fatalf("an API server would refuse it: %q %v", faults, err)
+	}
+	data, err := json.Marshal(report)
+	if err != nil || len(data) > 1<<20 {
+		t.Errorf("the report has %d bytes, want no more than an API server stores with its own notes: %v", len(data), err)
 	}
 	open := 0
 	for _, r := range reports {
 		if r.State == v1alpha1.BackendOpen {
 			open++
 		}
-		if n := len([]rune(r.Message)); n != maxMessage {
-			t.Fatalf("message of %d characters", n)
-		}
-		if len(r.Endpoints) != maxEndpoints || r.Endpoints[0].Endpoint != "e00" {
-			t.Fatalf("endpoints = %v", r.Endpoints)
-		}
 	}
-	if open != maxBreakers/2 {
-		t.Errorf("%d open breakers told, want all %d of them", open, maxBreakers/2)
+	if len(reports) != maxBreakers || open != maxBreakers/2 {
+		t.Errorf("%d breakers, of them %d open, want %d with all %d that are", len(reports), open, maxBreakers, maxBreakers/2)
 	}
 	if !slices.IsSortedFunc(reports, func(a, b v1alpha1.BreakerReport) int { return strings.Compare(a.ID, b.ID) }) {
 		t.Error("the breakers are not sorted by id")
+	}
+
+	first := ToReports(records[:1])[0]
+	if len([]rune(first.Message)) != maxMessage || len(first.Endpoints) != maxEndpoints || first.Endpoints[0].Endpoint != "e00" {
+		t.Errorf("of one breaker all is told that there is room for, got %d endpoints and a message of %d bytes", len(first.Endpoints), len(first.Message))
+	}
+}
+
+func TestWhereThereIsNoRoomLessIsSaid(t *testing.T) {
+	const message, endpoints = 100, 2
+	cases := map[string]struct {
+		spare                 int
+		wantMessage, wantEnds int
+		wantLeft              int
+	}{
+		"room for all":               {1000, message, endpoints, 1000 - message - endpoints*endpointBytes},
+		"room to the last byte":      {message + endpoints*endpointBytes, message, endpoints, 0},
+		"no room for the endpoints":  {message + endpoints*endpointBytes - 1, message, 0, endpoints*endpointBytes - 1},
+		"room for the message alone": {message, message, 0, 0},
+		"no room":                    {message - 1, 0, 0, message - 1},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			r := v1alpha1.BreakerReport{Message: strings.Repeat("m", message), Endpoints: make([]v1alpha1.EndpointReport, endpoints)}
+			left := trim(&r, tc.spare)
+			want := []int{tc.wantMessage, tc.wantEnds, tc.wantLeft}
+			if diff := cmp.Diff(want, []int{len(r.Message), len(r.Endpoints), left}); diff != "" {
+				t.Errorf("message, endpoints, room left (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
