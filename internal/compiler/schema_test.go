@@ -33,14 +33,20 @@ type schemaCase struct {
 	Then    map[string]any `json:"then"`
 }
 
-// readAsAbsent are cases whose 0 is the Go zero value: read back it is an absent field, and the default is in force.
-var readAsAbsent = map[string]bool{"rate-limit-burst: no burst": true, "threshold: zero failures": true}
+// readAsAbsent are cases whose 0 or "" is the Go zero value: read back it is an absent field, and the default is in force.
+var readAsAbsent = map[string]bool{
+	"rate-limit-burst: no burst": true, "threshold: zero failures": true, "required: a header without a value": true,
+	"empty: a model": true, "empty: a physical model": true, "empty: a regime": true, "empty: a capacity group": true, "empty: a server name": true,
+}
 
 // schemaOnly are cases of bounds that keep the cost of a rule down and mean nothing to a compile.
 var schemaOnly = map[string]bool{
 	"selector-length: seventeen labels": true, "selector-length: seventeen requirements": true, "selector-length: seventeen values": true,
-	"text-length: a route of 254": true,
+	"text-length: a route of 254": true, "empty: a route": true,
 }
+
+// otherTypes is the file of cases that this test's own decoder makes texts of.
+const otherTypes = "text-type.yaml"
 
 // TestCompilerAgreesWithTheSchema runs the cases of the schema's own suite: files never meet a schema, and stored objects
 // may be older than it, so what the schema refuses the compiler must refuse too, and nothing else.
@@ -51,6 +57,9 @@ func TestCompilerAgreesWithTheSchema(t *testing.T) {
 			t.Fatalf("no cases for %s: %v", kind, err)
 		}
 		for _, file := range files {
+			if filepath.Base(file) == otherTypes {
+				continue
+			}
 			var rule struct{ Accepts, Refuses map[string]schemaCase }
 			data, err := os.ReadFile(file)
 			if err != nil {

@@ -127,7 +127,9 @@ var _ = Describe("Without the mutating policy, as on older clusters, the annotat
 		}).WithContext(ctx).WithTimeout(policyWait).Should(Succeed())
 	})
 	AfterAll(func(ctx SpecContext) {
-		apiserver.Create(ctx, admin, binding)
+		for _, object := range apiserver.Objects(binding) { // the last case has them again, if it came to it
+			Expect(client.IgnoreAlreadyExists(admin.Create(ctx, object))).To(Succeed())
+		}
 		waitForPolicies(ctx)
 	})
 
@@ -145,6 +147,24 @@ var _ = Describe("Without the mutating policy, as on older clusters, the annotat
 			Expect(as("gamer", nil).Create(ctx, pin, client.DryRunAll)).To(tc.want)
 		})
 	}
+
+	It("is not made up later, when the policy has come, for who only labels the pin", func(ctx SpecContext) {
+		pin := newPin("older", namesOf("default"))
+		Expect(as("gamer", nil).Create(ctx, pin)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(admin.Delete(ctx, pin)).To(Succeed()) })
+		Expect(pin.Annotations).To(BeEmpty())
+		apiserver.Create(ctx, admin, binding)
+		waitForPolicies(ctx)
+		pin.Labels = map[string]string{"team": "red"}
+		Expect(as("gamer", nil).Update(ctx, pin)).To(Succeed())
+		Expect(pin.Annotations).To(BeEmpty())
+		pin.Annotations = map[string]string{v1alpha1.AnnotationPinnedBy: "gamer", "kept": "yes"}
+		Expect(as("gamer", nil).Update(ctx, pin)).To(Succeed())
+		Expect(pin.Annotations).To(Equal(map[string]string{"kept": "yes"}), "nor by who claims it for themselves")
+		pin.Spec.Duration = "5h"
+		Expect(as("gamer", nil).Update(ctx, pin)).To(Succeed())
+		Expect(pin.Annotations).To(Equal(map[string]string{v1alpha1.AnnotationPinnedBy: "gamer", "kept": "yes"}))
+	})
 })
 
 var _ = Describe("Who may report", func() {

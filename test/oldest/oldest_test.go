@@ -146,7 +146,7 @@ func named(name, text string) expression      { return expression{name, text, ce
 func condition(name, text string) expression  { return expression{name, text, cel.BoolType} }
 func text(name, text string) expression       { return expression{name, text, cel.StringType} }
 func patch(name, text string) expression {
-	return expression{name, text, types.NewObjectType("Object")}
+	return expression{name, text, cel.ListType(types.NewObjectType("JSONPatch"))}
 }
 
 // policy is what is common to both kinds of policies.
@@ -231,7 +231,7 @@ func readMutating(spec *admissionv1.MutatingAdmissionPolicySpec) *policy {
 		p.expressions = append(p.expressions, condition(c.Name, c.Expression))
 	}
 	for _, m := range spec.Mutations {
-		p.patches = append(p.patches, patch("mutation", m.ApplyConfiguration.Expression))
+		p.patches = append(p.patches, patch("mutation", m.JSONPatch.Expression))
 	}
 	return p
 }
