@@ -72,6 +72,15 @@ var _ = Describe("The schema", func() {
 		}
 	}
 
+	for _, kind := range []string{"llmroute", "backendpin"} {
+		It("refuses a "+kind+" without a spec", func(ctx SpecContext) {
+			object := &unstructured.Unstructured{}
+			Expect(yaml.Unmarshal([]byte(valid[kind]), object)).To(Succeed())
+			delete(object.Object, "spec")
+			Expect(admin.Create(ctx, object, client.DryRunAll)).To(MatchError(ContainSubstring("spec: Required value")))
+		})
+	}
+
 	It("has a file for every rule of the CRDs, and every rule says its message as a sentence", func() {
 		tested := map[string]bool{}
 		for kind := range valid {
