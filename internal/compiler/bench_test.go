@@ -56,7 +56,7 @@ func BenchmarkCompile10000(b *testing.B) {
 	s := largeSnapshot()
 	b.ReportAllocs()
 	for b.Loop() {
-		if r := Compile(s, goldenNow); len(r.Table.Models()) != 10_000 {
+		if r := Compile(s, goldenNow); len(r.Table().Models()) != 10_000 {
 			b.Fatal("not all routes are in the table")
 		}
 	}

@@ -2,6 +2,7 @@ package compiler
 
 import (
 	"cmp"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -17,38 +18,47 @@ import (
 // objects look like. now decides which pins have ended, and of very many on a route which count; nothing else depends on it.
 func Compile(s Snapshot, now time.Time) Result { return Recompile(nil, s, now) }
 
-// Recompile is Compile for a snapshot of which much is as it was at an earlier compile: what was read of the objects that are
-// still the same, by pointer, is not read again. earlier may be any Result, or nil; it changes what a compile costs and never
-// what comes of it.
+// Recompile is Compile for a snapshot of which much is as it was at an earlier compile: a namespace in which all objects are
+// still the same, by pointer, is taken over as it is. earlier may be any Result, or nil; it changes what a compile costs and
+// never what comes of it.
 func Recompile(earlier *Result, s Snapshot, now time.Time) Result {
 	c := newCompilation(s, now)
-	c.readRoutes(recall(earlier, &c.Snapshot))
+	c.recall(earlier)
+	c.divide()
+	c.readRoutes()
 	c.settleModels()
-	c.lowerSharedLimits()
-	c.applyPins()
+	c.finish()
 	return c.result()
 }
 
-// compilation is the state of one compile.
+// compilation is one compile. Once it is finished it does not change, and the next one takes over what it can.
 type compilation struct {
 	Snapshot
-	now    time.Time
-	routes []*routeDraft // sorted by key, one for each verdict
-	byKey  map[types.NamespacedName]*routeDraft
+	now     time.Time
+	earlier *compilation // an empty one where nothing is known; nil once finished
+	// changed are the objects that routes may refer to and that are not the same as at the earlier compile, changedIn their
+	// namespaces.
+	changed   map[Reference]bool
+	changedIn map[string]bool
+
+	namespaces map[string]*namespace
+	ordered    []*namespace                      // once finished
+	starts     map[*v1alpha1.LLMRoute]*namespace // by the first route of each in the Snapshot
+	claims     map[string]claim                  // by model
+
+	routes map[types.NamespacedName]*RouteVerdict
 	pins   map[types.NamespacedName]*PinVerdict
-	next   time.Time // see Result.Next
-	memory *memory   // for the next compile
 }
 
 func newCompilation(s Snapshot, now time.Time) *compilation {
 	s.Options.ClusterDomain = cmp.Or(s.Options.ClusterDomain, DefaultClusterDomain)
 	s.Options.MaxPin = cmp.Or(s.Options.MaxPin, DefaultMaxPin)
 	return &compilation{
-		Snapshot: s,
-		now:      now,
-		byKey:    make(map[types.NamespacedName]*routeDraft, len(s.Routes)),
-		routes:   make([]*routeDraft, 0, len(s.Routes)),
-		pins:     make(map[types.NamespacedName]*PinVerdict, len(s.Pins)),
+		Snapshot:   s,
+		now:        now,
+		earlier:    &compilation{},
+		namespaces: map[string]*namespace{},
+		starts:     map[*v1alpha1.LLMRoute]*namespace{},
 	}
 }
 
@@ -70,81 +80,78 @@ func (c *compilation) newReader() *reader {
 	}
 }
 
-// minPerReader is how many routes are worth a goroutine.
-const minPerReader = 500
+// readRoutes makes a draft of every route that is not known.
+func (c *compilation) readRoutes() {
+	var unread []unreadRoute
+	for _, n := range c.namespaces {
+		unread = append(unread, n.recallDrafts(c)...)
+	}
+	inParallel(unread, 500, func(part []unreadRoute) {
+		r := c.newReader()
+		for _, u := range part {
+			*u.draft = r.readRoute(u.object, u.position)
+		}
+	})
+}
 
-// readRoutes makes a draft of every route that is not known, by itself, so all processors can take part.
-func (c *compilation) readRoutes(known *recollection) {
-	drafts := make([]*routeDraft, len(c.Snapshot.Routes))
-	size := max(minPerReader, (len(drafts)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
+// finish decides what the routes and pins of each namespace come to.
+func (c *compilation) finish() {
+	var unfinished []*namespace
+	for name, n := range c.namespaces {
+		if known := c.earlier.namespaces[name]; known != nil && !n.changed && known.holdsAt(c.now) {
+			c.namespaces[name] = known
+		} else {
+			unfinished = append(unfinished, n)
+		}
+	}
+	inParallel(unfinished, 5, func(part []*namespace) {
+		r := c.newReader()
+		for _, n := range part {
+			n.finish(c, r)
+		}
+	})
+}
+
+// inParallel has do called with all items, in parts of at least least, one for each processor at most.
+func inParallel[T any](items []T, least int, do func(part []T)) {
+	size := max(least, (len(items)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
 	var wait sync.WaitGroup
-	for from := 0; from < len(drafts); from += size {
-		wait.Go(func() {
-			r := c.newReader()
-			for i := from; i < min(from+size, len(drafts)); i++ {
-				object := c.Snapshot.Routes[i]
-				if object == nil {
-					continue
-				}
-				if drafts[i] = known.draft(object); drafts[i] == nil {
-					drafts[i] = r.readRoute(object, i)
-				}
-			}
-		})
+	for part := range slices.Chunk(items, size) {
+		wait.Go(func() { do(part) })
 	}
 	wait.Wait()
-	c.memory = remember(&c.Snapshot, drafts)
-	for _, d := range drafts {
-		c.add(d)
-	}
-	for _, u := range c.Undecodable {
-		if u.Kind == KindRoute {
-			c.add(undecodableRoute(u))
-		}
-	}
-	slices.SortFunc(c.routes, func(a, b *routeDraft) int { return compareKeys(a.verdict.Key, b.verdict.Key) })
 }
 
-// add takes a draft in, as a copy: what was read stays as it is, see routeDraft.own.
-func (c *compilation) add(read *routeDraft) {
-	if read == nil || c.byKey[read.verdict.Key] != nil {
-		return
-	}
-	d := *read
-	c.byKey[d.verdict.Key] = &d
-	c.routes = append(c.routes, &d)
-}
-
-// settleModels gives each model to the best claim and tells the others who has it. A route that is refused for another
-// mistake keeps its claim: a typing error must not hand its callers to somebody else's backends.
-func (c *compilation) settleModels() {
-	holders := make(map[string]*routeDraft, len(c.routes))
-	for _, d := range c.routes {
-		if d.entry == nil {
-			continue
-		}
-		if holder := holders[d.entry.Model]; holder == nil || d.entry.Beats(holder.entry) {
-			holders[d.entry.Model] = d
-		}
-	}
-	for _, d := range c.routes {
-		if d.entry == nil {
-			continue
-		}
-		if holder := holders[d.entry.Model]; holder != d {
-			d.loseTo(holder)
-		}
-	}
-}
-
+// result collects what the namespaces came to, and lets go of what the next compile has no use for.
 func (c *compilation) result() Result {
-	verdicts := make(map[types.NamespacedName]*RouteVerdict, len(c.routes))
-	entries := make([]*table.Route, 0, len(c.routes))
-	for _, d := range c.routes {
-		verdicts[d.verdict.Key] = d.verdict
-		if d.entry != nil {
-			entries = append(entries, d.entry)
+	c.routes = patched(c.earlier.routes, c, func(n *namespace, set func(types.NamespacedName, *RouteVerdict)) {
+		for _, v := range n.verdicts {
+			set(v.Key, v)
+		}
+	})
+	c.pins = patched(c.earlier.pins, c, func(n *namespace, set func(types.NamespacedName, *PinVerdict)) {
+		for _, v := range n.pinVerdicts {
+			set(v.Key, v)
+		}
+	})
+	r := Result{Routes: c.routes, Pins: c.pins, compiled: c}
+	for _, n := range c.namespaces {
+		if !n.next.IsZero() && (r.Next.IsZero() || n.next.Before(r.Next)) {
+			r.Next = n.next
 		}
 	}
-	return Result{Table: table.New(entries), Routes: verdicts, Pins: c.pins, Next: c.next, memory: c.memory}
+	c.ordered = slices.SortedFunc(maps.Values(c.namespaces), compareNamespaces)
+	r.table = sync.OnceValue(c.table)
+	c.earlier, c.changed, c.changedIn, c.Snapshot.Routes, c.Snapshot.Pins, c.Snapshot.Undecodable = nil, nil, nil, nil, nil, nil
+	return r
+}
+
+func (c *compilation) table() *table.Table {
+	var routes []*table.Route
+	for _, n := range c.ordered {
+		for _, e := range n.entries {
+			routes = append(routes, e.route)
+		}
+	}
+	return table.New(routes)
 }

@@ -97,7 +97,7 @@ func TestBackendID(t *testing.T) {
 func TestSecretsComeAndGo(t *testing.T) {
 	credential := func(objects ...metav1.Object) string {
 		r := Compile(snapshotOf(objects...), goldenNow)
-		route := r.Table.ByKey("a/r")
+		route := r.Table().ByKey("a/r")
 		if len(route.Chain) == 0 {
 			return string(r.Routes[key("r")].Problems[0].Reason)
 		}
@@ -129,14 +129,14 @@ func TestModelIsHandedOverWhenItsHolderGoes(t *testing.T) {
 	model := func(r *v1alpha1.LLMRoute) { r.Spec.Model = "gpt"; r.Spec.Chain[0].Auth = nil }
 	younger := func(r *v1alpha1.LLMRoute) { r.CreationTimestamp = metav1.NewTime(goldenNow.Add(time.Second)) }
 	both := Compile(snapshotOf(newRoute("first", model), newRoute("second", model, younger)), goldenNow)
-	if got := both.Table.ByModel("gpt").Name; got != "first" {
+	if got := both.Table().ByModel("gpt").Name; got != "first" {
 		t.Errorf("%s holds the model, want first", got)
 	}
-	if v := both.Routes[key("second")]; v.Winner != key("first") || v.Programmable || both.Table.ByKey("a/second") != nil {
+	if v := both.Routes[key("second")]; v.Winner != key("first") || v.Programmable || both.Table().ByKey("a/second") != nil {
 		t.Errorf("the loser is in the table, or does not know the winner: %+v", v)
 	}
 	alone := Compile(snapshotOf(newRoute("second", model, younger)), goldenNow)
-	if v := alone.Routes[key("second")]; !v.Accepted() || !v.Programmable || alone.Table.ByModel("gpt") == nil {
+	if v := alone.Routes[key("second")]; !v.Accepted() || !v.Programmable || alone.Table().ByModel("gpt") == nil {
 		t.Errorf("the model was not handed over: %+v", v)
 	}
 }
@@ -209,7 +209,7 @@ func TestClientPair(t *testing.T) {
 			r := Compile(snapshotOf(route, newSecret("pair", tc.data)), goldenNow)
 			v := r.Routes[key("r")]
 			if tc.wantReason == "" {
-				if !v.Programmable || r.Table.ByKey("a/r").Chain[0].TLS.ClientKey != certKey {
+				if !v.Programmable || r.Table().ByKey("a/r").Chain[0].TLS.ClientKey != certKey {
 					t.Errorf("the pair is not used: %+v", v.Problems)
 				}
 				return
@@ -254,7 +254,7 @@ func TestOrderOfInputDoesNotMatter(t *testing.T) {
 			random.Shuffle(len(s.Routes), reflect.Swapper(shuffled.Routes))
 			random.Shuffle(len(s.Pins), reflect.Swapper(shuffled.Pins))
 			got := Compile(shuffled, goldenNow)
-			if diff := cmp.Diff(want.Table.Routes(), got.Table.Routes()); diff != "" {
+			if diff := cmp.Diff(want.Table().Routes(), got.Table().Routes()); diff != "" {
 				t.Fatalf("%s: the table depends on the order (-want +got):\n%s", file, diff)
 			}
 			if diff := cmp.Diff(want.SortedRoutes(), got.SortedRoutes()); diff != "" {

@@ -127,11 +127,11 @@ func checkInvariants(t *testing.T, s Snapshot, r Result) {
 	for _, v := range r.SortedRoutes() {
 		checkVerdict(t, &r, v)
 	}
-	for _, route := range r.Table.Routes() {
+	for _, route := range r.Table().Routes() {
 		if _, err := json.Marshal(route); err != nil {
 			t.Errorf("an entry cannot be published: %v", err)
 		}
-		if held := r.Table.ByModel(route.Model); held != route {
+		if held := r.Table().ByModel(route.Model); held != route {
 			t.Errorf("two entries claim one model")
 		}
 	}
@@ -142,7 +142,7 @@ func checkInvariants(t *testing.T, s Snapshot, r Result) {
 
 func checkVerdict(t *testing.T, r *Result, v *RouteVerdict) {
 	t.Helper()
-	entry := r.Table.ByKey(v.Key.Namespace + "/" + v.Key.Name)
+	entry := r.Table().ByKey(v.Key.Namespace + "/" + v.Key.Name)
 	if v.Programmable != (entry != nil && len(entry.Chain) > 0) {
 		t.Errorf("programmable is %v and the entry %v", v.Programmable, entry)
 	}

@@ -40,7 +40,7 @@ func TestGolden(t *testing.T) {
 			s.Options.Standalone = strings.HasPrefix(name, "standalone")
 			r := Compile(s, goldenNow)
 			got, err := yaml.Marshal(map[string]any{
-				"table":  printable(reflect.ValueOf(r.Table.Routes())),
+				"table":  printable(reflect.ValueOf(r.Table().Routes())),
 				"routes": printable(reflect.ValueOf(r.SortedRoutes())),
 				"pins":   printable(reflect.ValueOf(r.SortedPins())),
 			})

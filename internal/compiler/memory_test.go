@@ -4,7 +4,9 @@ import (
 	"maps"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -18,22 +20,42 @@ import (
 func sameAsAnew(t *testing.T, was, is Snapshot) Result {
 	t.Helper()
 	earlier := Compile(was, goldenNow)
-	next := Recompile(&earlier, is, goldenNow)
-	for _, pair := range []struct {
-		what      string
-		got, want Result
-	}{
-		{"the next result", next, Compile(is, goldenNow)},
-		{"the earlier result afterwards", earlier, Compile(was, goldenNow)},
-	} {
-		if reflect.DeepEqual(pair.got.Routes, pair.want.Routes) && reflect.DeepEqual(pair.got.Pins, pair.want.Pins) &&
-			reflect.DeepEqual(pair.got.Table, pair.want.Table) {
-			continue // cmp.Diff is slow
+	next := nextAsAnew(t, &earlier, is, goldenNow)
+	checkSame(t, "the earlier result afterwards", earlier, Compile(was, goldenNow))
+	return next
+}
+
+// nextAsAnew holds one compile after an earlier one against a Compile of the same snapshot.
+func nextAsAnew(t *testing.T, earlier *Result, s Snapshot, now time.Time) Result {
+	t.Helper()
+	next := Recompile(earlier, s, now)
+	checkSame(t, "the next result", next, Compile(s, now))
+	changed := next.ChangedSince(earlier)
+	for _, r := range []*Result{&next, earlier} {
+		for key := range r.Routes {
+			same := reflect.DeepEqual(next.Routes[key], earlier.Routes[key]) &&
+				reflect.DeepEqual(next.Table().ByKey(key.String()), earlier.Table().ByKey(key.String()))
+			if !same && !slices.Contains(changed, key.Namespace) {
+				t.Errorf("what the namespace %s comes to has changed, and is not named", key.Namespace)
+			}
 		}
-		t.Errorf("%s: verdicts and table (-anew +got):\n%s%s%s", pair.what, cmp.Diff(pair.want.Routes, pair.got.Routes),
-			cmp.Diff(pair.want.Pins, pair.got.Pins), cmp.Diff(pair.want.Table.Routes(), pair.got.Table.Routes()))
+		for key := range r.Pins {
+			if !reflect.DeepEqual(next.Pins[key], earlier.Pins[key]) && !slices.Contains(changed, key.Namespace) {
+				t.Errorf("a pin of the namespace %s has changed, and the namespace is not named", key.Namespace)
+			}
+		}
 	}
 	return next
+}
+
+func checkSame(t *testing.T, what string, got, want Result) {
+	t.Helper()
+	if reflect.DeepEqual(got.Routes, want.Routes) && reflect.DeepEqual(got.Pins, want.Pins) && got.Next.Equal(want.Next) &&
+		reflect.DeepEqual(got.Table(), want.Table()) && reflect.DeepEqual(got.compiled.split(), want.compiled.split()) {
+		return // cmp.Diff is slow
+	}
+	t.Errorf("%s: verdicts and table (-anew +got), next %s and %s:\n%s%s%s", what, want.Next, got.Next, cmp.Diff(want.Routes, got.Routes),
+		cmp.Diff(want.Pins, got.Pins), cmp.Diff(want.Table().Routes(), got.Table().Routes()))
 }
 
 // TestRecompileIsCompile changes a snapshot in each way that a draft depends on.
@@ -69,7 +91,7 @@ func TestRecompileIsCompile(t *testing.T) {
 
 func TestRecompileTakesOverWhatIsTheSame(t *testing.T) {
 	r, s, secret := newRoute("r"), newRoute("s"), newSecret("tower", map[string]string{"token": "one"})
-	entryOf := func(r Result, name string) *table.Route { return r.Table.ByKey("a/" + name) }
+	entryOf := func(r Result, name string) *table.Route { return r.Table().ByKey("a/" + name) }
 	was := snapshotOf(r, s, secret)
 	earlier := Compile(was, goldenNow)
 	next := Recompile(&earlier, snapshotOf(newRoute("r"), s, secret), goldenNow)
@@ -86,16 +108,23 @@ func TestRecompileAfterOverflow(t *testing.T) {
 	r, secret := newRoute("r"), newSecret("tower", map[string]string{"token": "one"})
 	s := snapshotOf(r, secret)
 	earlier := Compile(s, goldenNow)
-	earlier.tableFull(earlier.Table.ByKey("a/r"), &EncodedShard{})
+	earlier.tableFull(earlier.Table().ByKey("a/r"), &EncodedShard{})
 	if earlier.Routes[key("r")].Programmable {
 		t.Fatal("the verdict does not say that the table is full")
 	}
-	if next := Recompile(&earlier, s, goldenNow); !next.Routes[key("r")].Programmable || len(next.Routes[key("r")].Problems) > 0 {
+	next := Recompile(&earlier, s, goldenNow)
+	if !next.Routes[key("r")].Programmable || len(next.Routes[key("r")].Problems) > 0 {
 		t.Errorf("the next verdict is %+v", next.Routes[key("r")])
+	}
+	if changed := next.ChangedSince(&earlier); !slices.Equal(changed, []string{"a"}) {
+		t.Errorf("changed is %q, want the namespace of the route that has room again", changed)
+	}
+	if after := Recompile(&next, s, goldenNow); len(after.ChangedSince(&next)) > 0 {
+		t.Errorf("changed is %q, although nothing is", after.ChangedSince(&next))
 	}
 }
 
-// FuzzRecompileIsCompile changes some objects in odd ways between two compiles.
+// FuzzRecompileIsCompile changes some objects in odd ways between several compiles, while time passes and clocks are put back.
 func FuzzRecompileIsCompile(f *testing.F) {
 	for seed := range uint64(30) {
 		f.Add(seed)
@@ -103,27 +132,67 @@ func FuzzRecompileIsCompile(f *testing.F) {
 	all := goldenSnapshots(f)
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		m := mutator{rand.New(rand.NewPCG(seed, 2))}
-		is := all.Snapshot
-		is.Routes, is.Secrets, is.Services = nil, maps.Clone(all.Secrets), maps.Clone(all.Services)
-		for _, r := range all.Routes {
-			switch m.IntN(4) {
-			case 0:
-				r = r.DeepCopy()
-				m.mutate(reflect.ValueOf(r).Elem())
-			case 1:
-				r = r.DeepCopy()
-			}
-			is.Routes = append(is.Routes, r)
+		now := goldenNow
+		earlier := Compile(all.Snapshot, now)
+		last := all.Snapshot
+		for range 4 {
+			now = now.Add(time.Duration(m.IntN(9)-2) * 20 * time.Minute)
+			last = m.change(all.Snapshot, last)
+			earlier = nextAsAnew(t, &earlier, last, now)
 		}
-		for key, secret := range all.Secrets {
-			switch m.IntN(4) {
-			case 0:
-				delete(is.Secrets, key)
-			case 1:
-				is.Secrets[key] = &corev1.Secret{ObjectMeta: secret.ObjectMeta, Data: map[string][]byte{"token": []byte("other")}}
-			}
-		}
-		maps.DeleteFunc(is.Services, func(_ types.NamespacedName, _ *corev1.Service) bool { return m.IntN(4) == 0 })
-		sameAsAnew(t, all.Snapshot, is)
 	})
+}
+
+// change makes a Snapshot of objects of the last one, of odd ones, and of those that all began with.
+func (m mutator) change(all, last Snapshot) Snapshot {
+	is := all
+	is.Routes, is.Pins = changeSome(m, all.Routes, last.Routes), changeSome(m, all.Pins, last.Pins)
+	is.Secrets, is.Services = maps.Clone(last.Secrets), maps.Clone(last.Services)
+	for key, secret := range all.Secrets {
+		switch m.IntN(8) {
+		case 0:
+			delete(is.Secrets, key)
+		case 1:
+			is.Secrets[key] = secret
+		case 2:
+			is.Secrets[key] = &corev1.Secret{ObjectMeta: secret.ObjectMeta, Data: map[string][]byte{"token": []byte("other")}}
+		}
+	}
+	maps.DeleteFunc(is.Services, func(_ types.NamespacedName, _ *corev1.Service) bool { return m.IntN(8) == 0 })
+	is.Undecodable = nil
+	if m.IntN(2) == 0 {
+		is.Undecodable = []Undecodable{{Kind: KindRoute, Key: keyOf(all.Routes[0])}, {Kind: KindPin, Key: keyOf(all.Pins[0])}}
+	}
+	return is
+}
+
+// changeSome returns most of what was last, some of it odd, or gone, or as it began, or in another place.
+func changeSome[T any, O interface {
+	*T
+	DeepCopy() *T
+}](m mutator, all, last []O) []O {
+	var is []O
+	for i, object := range last {
+		if object == nil {
+			continue
+		}
+		switch m.IntN(12) {
+		case 0:
+			object = O(object.DeepCopy())
+			m.mutate(reflect.ValueOf(object).Elem())
+		case 1:
+			object = O(object.DeepCopy())
+		case 2:
+			object = all[i%len(all)]
+		case 3:
+			continue
+		case 4:
+			is = append(is, object, nil)
+		}
+		is = append(is, object)
+	}
+	if m.IntN(4) == 0 && len(is) > 1 {
+		is[0], is[len(is)-1] = is[len(is)-1], is[0]
+	}
+	return is
 }

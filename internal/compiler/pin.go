@@ -41,8 +41,8 @@ type pinDraft struct {
 	lingers time.Duration // how long it stays in the table after its end
 }
 
-// selectorKey identifies what a pin with a selector matches. Many pins of a namespace may say the same, so it is found once.
-type selectorKey struct{ namespace, selector, backend string }
+// selectorKey identifies what a pin with a selector matches. Many pins may say the same, so it is found once.
+type selectorKey struct{ selector, backend string }
 
 // pinRules are what a pin must keep to.
 var pinRules = []func(*pinDraft){
@@ -54,47 +54,66 @@ var pinRules = []func(*pinDraft){
 }
 
 // applyPins makes the verdict on every pin and writes those that have not ended into the entries of their routes, from
-// the oldest to the newest.
-func (c *compilation) applyPins() {
-	byNamespace := map[string][]*routeDraft{}
-	for _, d := range c.routes {
-		byNamespace[d.verdict.Key.Namespace] = append(byNamespace[d.verdict.Key.Namespace], d)
-	}
-	r := c.newReader()
+// the oldest to the newest. The routes are sorted by name.
+func (n *namespace) applyPins(r *reader, now time.Time, routes []*routeDraft, byName map[string]*routeDraft) {
 	var drafts []*pinDraft
 	known := map[selectorKey]*pinDraft{}
-	for _, object := range c.pinsByAge() {
-		p := r.readPin(object)
-		if c.pins[p.verdict.Key] != nil {
+	names := map[string]bool{}
+	for _, object := range n.pinsByAge(r.Options.Standalone) {
+		if names[object.Name] {
 			continue
 		}
-		c.pins[p.verdict.Key] = p.verdict
-		c.match(p, known, byNamespace[p.verdict.Key.Namespace])
+		names[object.Name] = true
+		p := r.readPin(object)
+		p.match(known, routes, byName)
 		drafts = append(drafts, p)
+		n.pinVerdicts = append(n.pinVerdicts, p.verdict)
 	}
-	c.makeRoom(drafts)
+	n.makeRoom(drafts, now)
 	for _, p := range drafts {
 		p.apply()
 	}
-	for _, u := range c.Undecodable {
-		if u.Kind == KindPin && c.pins[u.Key] == nil {
-			c.pins[u.Key] = &PinVerdict{Key: u.Key, UID: u.UID, Generation: u.Generation, Problems: []Problem{{
-				Condition: v1alpha1.ConditionAccepted, Reason: v1alpha1.ReasonInvalidSpec, Message: undecodableMessage(u),
-			}}}
+	for _, u := range n.undecodable {
+		if u.Kind == KindPin && !names[u.Key.Name] {
+			names[u.Key.Name] = true
+			n.pinVerdicts = append(n.pinVerdicts, undecodablePin(u))
 		}
 	}
+	slices.SortFunc(n.pinVerdicts, func(a, b *PinVerdict) int { return cmp.Compare(a.Key.Name, b.Key.Name) })
+	n.noteTimes(drafts, now)
 }
 
-// pinsByAge returns the pins from the oldest to the newest: by creation time, then namespace and name; standalone in the
-// order of the Snapshot.
-func (c *compilation) pinsByAge() []*v1alpha1.BackendPin {
-	pins := slices.DeleteFunc(slices.Clone(c.Snapshot.Pins), func(p *v1alpha1.BackendPin) bool { return p == nil })
-	if !c.Options.Standalone {
-		slices.SortStableFunc(pins, func(a, b *v1alpha1.BackendPin) int {
-			return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
-				cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-		})
+func undecodablePin(u Undecodable) *PinVerdict {
+	return &PinVerdict{Key: u.Key, UID: u.UID, Generation: u.Generation, Problems: []Problem{{
+		Condition: v1alpha1.ConditionAccepted, Reason: v1alpha1.ReasonInvalidSpec, Message: undecodableMessage(u),
+	}}}
+}
+
+// noteTimes finds for how long the same comes of the pins: until one of them starts, ends, or leaves the table.
+func (n *namespace) noteTimes(pins []*pinDraft, now time.Time) {
+	for _, p := range pins {
+		n.edges = append(n.edges, p.verdict.StartsAt, p.verdict.ExpiresAt)
+		for _, at := range []time.Time{p.verdict.StartsAt, p.verdict.ExpiresAt, p.verdict.ExpiresAt.Add(p.lingers)} {
+			switch {
+			case !at.After(now) && at.After(n.since):
+				n.since = at
+			case at.After(now) && (n.until.IsZero() || at.Before(n.until)):
+				n.until = at
+			}
+		}
 	}
+	slices.SortFunc(n.edges, time.Time.Compare)
+}
+
+// pinsByAge returns the pins from the oldest to the newest: by creation time, then name; standalone in the order of the Snapshot.
+func (n *namespace) pinsByAge(standalone bool) []*v1alpha1.BackendPin {
+	if standalone {
+		return n.pins
+	}
+	pins := slices.Clone(n.pins)
+	slices.SortStableFunc(pins, func(a, b *v1alpha1.BackendPin) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
 	return pins
 }
 
@@ -210,21 +229,21 @@ func (p *pinDraft) endField() string {
 	return "spec.expiresAt"
 }
 
-// match finds the routes of the pin. known is what was found for other pins, inNamespace the routes of its namespace, sorted by
-// name.
-func (c *compilation) match(p *pinDraft, known map[selectorKey]*pinDraft, inNamespace []*routeDraft) {
+// match finds the routes of the pin among those of its namespace, which are sorted by name. known is what was found for other
+// pins.
+func (p *pinDraft) match(known map[selectorKey]*pinDraft, routes []*routeDraft, byName map[string]*routeDraft) {
 	r := &p.spec.Routes
 	switch hasNames, hasSelector := len(r.Names) > 0, r.Selector != nil; {
 	case hasNames == hasSelector:
 		p.refuse(v1alpha1.ReasonInvalidSpec, "spec.routes", "Set exactly one of names and selector.")
 	case hasNames:
-		c.matchNames(p)
+		p.matchNames(byName)
 	default:
-		p.matchSelector(known, inNamespace)
+		p.matchSelector(known, routes)
 	}
 }
 
-func (c *compilation) matchNames(p *pinDraft) {
+func (p *pinDraft) matchNames(byName map[string]*routeDraft) {
 	names := slices.Sorted(slices.Values(p.spec.Routes.Names))
 	if len(names) > maxPinRoutes {
 		p.refuse(v1alpha1.ReasonInvalidSpec, "spec.routes.names", fmt.Sprintf("The list has more than %d names; use a selector.", maxPinRoutes))
@@ -235,7 +254,7 @@ func (c *compilation) matchNames(p *pinDraft) {
 		return
 	}
 	for _, name := range names {
-		if d := c.byKey[types.NamespacedName{Namespace: p.verdict.Key.Namespace, Name: name}]; d != nil {
+		if d := byName[name]; d != nil {
 			p.matches(d)
 		} else {
 			p.verdict.UnknownRoutes = append(p.verdict.UnknownRoutes, name)
@@ -243,19 +262,19 @@ func (c *compilation) matchNames(p *pinDraft) {
 	}
 }
 
-func (p *pinDraft) matchSelector(known map[selectorKey]*pinDraft, inNamespace []*routeDraft) {
+func (p *pinDraft) matchSelector(known map[selectorKey]*pinDraft, routes []*routeDraft) {
 	selector, err := p.spec.Routes.Selector.Selector()
 	if err != nil {
 		p.refuse(v1alpha1.ReasonInvalidSelector, "spec.routes.selector", "The selector cannot be read; check its keys, operators and values.")
 		return
 	}
-	same := selectorKey{p.verdict.Key.Namespace, selector.String(), p.spec.Backend}
+	same := selectorKey{selector.String(), p.spec.Backend}
 	if other := known[same]; other != nil {
 		p.matched, p.verdict.MatchedRoutes, p.verdict.MissingIn = other.matched, other.verdict.MatchedRoutes, other.verdict.MissingIn
 		return
 	}
 	known[same] = p
-	for _, d := range inNamespace {
+	for _, d := range routes {
 		if selector.Matches(d.labels) {
 			p.matches(d)
 		}
@@ -273,18 +292,18 @@ func (p *pinDraft) matches(d *routeDraft) {
 
 // makeRoom decides into which entries the pins go, which come from the oldest to the newest. Where there is no room for all,
 // another instant may decide otherwise, see Result.Next.
-func (c *compilation) makeRoom(pins []*pinDraft) {
-	inTable := slices.DeleteFunc(slices.Clone(pins), func(p *pinDraft) bool { return !p.inTable(c.now) })
+func (n *namespace) makeRoom(pins []*pinDraft, now time.Time) {
+	inTable := slices.DeleteFunc(slices.Clone(pins), func(p *pinDraft) bool { return !p.inTable(now) })
 	slices.Reverse(inTable)
-	slices.SortStableFunc(inTable, func(a, b *pinDraft) int { return compareUrgency(a.verdict, b.verdict, c.now) })
+	slices.SortStableFunc(inTable, func(a, b *pinDraft) int { return compareUrgency(a.verdict, b.verdict, now) })
 	crowded := false
 	for _, p := range inTable {
 		crowded = p.takeRoom() || crowded
 	}
 	for _, p := range inTable {
 		for _, at := range []time.Time{p.verdict.StartsAt, p.verdict.ExpiresAt} {
-			if crowded && at.After(c.now) && (c.next.IsZero() || at.Before(c.next)) {
-				c.next = at
+			if crowded && at.After(now) && (n.next.IsZero() || at.Before(n.next)) {
+				n.next = at
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
 )
@@ -31,7 +32,7 @@ func TestAPinThatHasEndedStaysForClocksThatAreBehind(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := Compile(s, tc.now)
-			if pins := r.Table.ByKey("a/r").Pins; len(pins) != tc.want {
+			if pins := r.Table().ByKey("a/r").Pins; len(pins) != tc.want {
 				t.Errorf("pins in the table: %v, want %d", pins, tc.want)
 			}
 			if v := r.Pins[key("p")]; !v.ExpiresAt.Equal(end) {
@@ -49,13 +50,14 @@ func TestADeletedPinHasEnded(t *testing.T) {
 	}
 	s := snapshotOf(newRoute("r"), newSecret("tower", map[string]string{"token": "one"}))
 	s.Pins = []*v1alpha1.BackendPin{pin}
-	if pins := Compile(s, goldenNow).Table.ByKey("a/r").Pins; len(pins) != 1 {
+	first := Compile(s, goldenNow)
+	if pins := first.Table().ByKey("a/r").Pins; len(pins) != 1 {
 		t.Fatalf("pins in force: %v, want one", pins)
 	}
 	deleted := metav1.NewTime(goldenNow.Add(-time.Second))
 	pin.DeletionTimestamp = &deleted
 	r := Compile(s, goldenNow)
-	if pins := r.Table.ByKey("a/r").Pins; len(pins) != 0 {
+	if pins := r.Table().ByKey("a/r").Pins; len(pins) != 0 {
 		t.Errorf("pins in force: %v, want none", pins)
 	}
 	if v := r.Pins[key("p")]; !v.Accepted() || !v.ExpiresAt.Equal(deleted.Time) {
@@ -85,7 +87,7 @@ func TestARefusedPinDoesNothing(t *testing.T) {
 			s := snapshotOf(newRoute("r"), newSecret("tower", map[string]string{"token": "one"}))
 			s.Pins = []*v1alpha1.BackendPin{pin}
 			r := Compile(s, goldenNow)
-			if pins := r.Table.ByKey("a/r").Pins; len(pins) != 0 || r.Pins[key("p")].Accepted() {
+			if pins := r.Table().ByKey("a/r").Pins; len(pins) != 0 || r.Pins[key("p")].Accepted() {
 				t.Errorf("pins in force: %v, accepted %v", pins, r.Pins[key("p")].Accepted())
 			}
 		})
@@ -104,7 +106,7 @@ func TestPinsOfARouteAreBounded(t *testing.T) {
 		s.Pins = append(s.Pins, pin)
 	}
 	result := Compile(s, goldenNow.Add(time.Hour))
-	for _, entry := range result.Table.Routes() {
+	for _, entry := range result.Table().Routes() {
 		if n := len(entry.Pins); n != maxPinsPerRoute || entry.Pins[0].Name != "p03" || entry.Pins[n-1].Name != "p34" {
 			t.Errorf("%s has %d pins, from %s to %s", entry.Key(), n, entry.Pins[0].Name, entry.Pins[n-1].Name)
 		}
@@ -145,7 +147,7 @@ func TestOfTooManyPinsThoseCountThatAreOnOrNext(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			result := Compile(s, tc.now)
-			pins := result.Table.Routes()[0].Pins
+			pins := result.Table().Routes()[0].Pins
 			if n := len(pins); n != maxPinsPerRoute || pins[0].Name != tc.first || pins[n-1].Name != tc.last {
 				t.Errorf("%d pins, from %s to %s; want %d, from %s to %s", n, pins[0].Name, pins[n-1].Name, maxPinsPerRoute, tc.first, tc.last)
 			}
@@ -156,5 +158,31 @@ func TestOfTooManyPinsThoseCountThatAreOnOrNext(t *testing.T) {
 	}
 	if result := Compile(s, goldenNow.Add(12*week)); !result.Next.IsZero() {
 		t.Errorf("next at %s although there is room for all", result.Next)
+	}
+}
+
+func TestTheNextEdgeIsThatOfAnyPinOfTheNamespace(t *testing.T) {
+	s := emptySnapshot().Snapshot
+	for name, times := range map[types.NamespacedName][2]time.Duration{
+		{Namespace: "a", Name: "one"}:   {-time.Hour, 3 * time.Hour},
+		{Namespace: "a", Name: "two"}:   {0, 2 * time.Hour},
+		{Namespace: "a", Name: "three"}: {0, 2 * time.Hour},
+		{Namespace: "b", Name: "other"}: {time.Minute, time.Hour},
+	} {
+		pin := &v1alpha1.BackendPin{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
+		pin.Spec = v1alpha1.BackendPinSpec{Backend: "tower", Mode: v1alpha1.PinPrefer, Routes: v1alpha1.PinRoutes{Names: []string{"r"}},
+			StartsAt: &metav1.Time{Time: goldenNow.Add(times[0])}, ExpiresAt: &metav1.Time{Time: goldenNow.Add(times[1])}}
+		s.Pins = append(s.Pins, pin)
+	}
+	r := Compile(s, goldenNow)
+	for after, want := range map[time.Duration]time.Duration{-2 * time.Hour: -time.Hour, -time.Minute: 0, 0: 2 * time.Hour, 2 * time.Hour: 3 * time.Hour} {
+		if got := r.NextPinEdge("a", goldenNow.Add(after)); !got.Equal(goldenNow.Add(want)) {
+			t.Errorf("after %s: next edge at %s, want %s", after, got.Sub(goldenNow), want)
+		}
+	}
+	for _, namespace := range []string{"a", "none"} {
+		if got := r.NextPinEdge(namespace, goldenNow.Add(3*time.Hour)); !got.IsZero() {
+			t.Errorf("after the last of %s there is one at %s", namespace, got)
+		}
 	}
 }

@@ -19,8 +19,8 @@ const (
 	maxChain       = 8
 )
 
-// routeDraft is a route on its way into the table. As it was read it is remembered for the next compile, so each compile works
-// on a copy, and calls own before it changes what the copy shares.
+// routeDraft is a route on its way into the table. As it was read it is kept for the next compile, so each compile works on a
+// copy, and calls own before it changes what the copy shares.
 type routeDraft struct {
 	reader  *reader                // nil once it is read
 	spec    *v1alpha1.LLMRouteSpec // with the constant defaults; nil once it is read
@@ -35,6 +35,7 @@ type routeDraft struct {
 	noModel    bool // the model is not one that callers could ask for
 	owned      bool // verdict and entry are this compile's alone
 	pins       int  // that have a place in the entry
+	shard      int  // of the entry
 }
 
 // own gives the draft a verdict and an entry that it may change.
@@ -96,6 +97,7 @@ func (r *reader) readRoute(object *v1alpha1.LLMRoute, position int) *routeDraft 
 		rule(d)
 	}
 	d.readChain()
+	d.shard = table.ShardOf(d.entry.Key())
 	if d.noModel {
 		d.entry = nil
 	}

@@ -3,6 +3,7 @@ package compiler
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -40,14 +41,28 @@ func (r *Result) Shards(previous *ShardSet) *ShardSet {
 		previous = &ShardSet{}
 	}
 	set := &ShardSet{}
-	for i, shard := range r.Table.Split() {
+	for i, shard := range r.compiled.split() {
 		var left []*table.Route
-		set[i], left = encodeShard(&shard, &previous[i])
+		set[i], left = encodeShard(shard, &previous[i])
 		for _, route := range left {
 			r.tableFull(route, &previous[i])
 		}
 	}
 	return set
+}
+
+// split distributes the routes over their shards, each sorted by key.
+func (c *compilation) split() [table.Shards]*table.Shard {
+	var shards [table.Shards]*table.Shard
+	for i := range shards {
+		shards[i] = &table.Shard{Schema: table.Schema, Routes: []*table.Route{}}
+	}
+	for _, n := range c.ordered {
+		for _, e := range n.entries {
+			shards[e.shard].Routes = append(shards[e.shard].Routes, e.route)
+		}
+	}
+	return shards
 }
 
 // tableFull says in a route's verdict that its entry did not fit.
@@ -57,9 +72,12 @@ func (r *Result) tableFull(route *table.Route, previous *EncodedShard) {
 	if read == nil {
 		return
 	}
+	if r.full == nil {
+		r.full, r.Routes = map[string]bool{}, maps.Clone(r.Routes) // which the next compile may take over, as the verdict
+	}
 	v := new(RouteVerdict)
-	*v = *read // which the next compile may take over
-	r.Routes[key] = v
+	*v = *read
+	r.full[key.Namespace], r.Routes[key] = true, v
 	serving := "it is not served"
 	if entryOf(previous, route.Key()) != nil {
 		serving = "its last published version is served on"
@@ -80,13 +98,13 @@ func encodeShard(shard *table.Shard, previous *EncodedShard) (EncodedShard, []*t
 	if previous.Shard != nil && previous.Shard.Schema == shard.Schema && equalRoutes(previous.Shard.Routes, shard.Routes) {
 		return *previous, nil
 	}
-	if whole, fits := encode(shard); fits {
+	if whole, fits := encode(shard, previous); fits {
 		return whole, nil
 	}
 	growth := byGrowth(shard, previous)
 	var reduced EncodedShard // the last one that fits
 	leaveOut := func(n int) (fits bool) {
-		encoded, fits := encode(without(shard, growth[:n], previous))
+		encoded, fits := encode(without(shard, growth[:n], previous), previous)
 		if fits {
 			reduced = encoded
 		}
@@ -103,8 +121,8 @@ func encodeShard(shard *table.Shard, previous *EncodedShard) (EncodedShard, []*t
 	return *previous, growth
 }
 
-func encode(shard *table.Shard) (encoded EncodedShard, fits bool) {
-	data, revision, err := shard.Encode()
+func encode(shard *table.Shard, previous *EncodedShard) (encoded EncodedShard, fits bool) {
+	data, revision, err := shard.Encode(previous.Shard)
 	if err != nil || len(data) > table.MaxShardBytes {
 		return EncodedShard{}, false
 	}
@@ -162,7 +180,7 @@ func sizeOf(route *table.Route) int {
 		return 0
 	}
 	one := table.Shard{Routes: []*table.Route{route}}
-	data, _, err := one.Encode()
+	data, _, err := one.Encode(nil)
 	if err != nil {
 		return table.MaxShardBytes + 1 // what cannot be encoded goes first
 	}

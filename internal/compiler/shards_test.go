@@ -63,7 +63,7 @@ func TestShardsOfAnUnchangedTableAreTakenOver(t *testing.T) {
 	first := Compile(snapshotOf(newRoute("one", noAuth), newRoute("two", noAuth)), goldenNow)
 	published := first.Shards(nil)
 	for i := range published {
-		if decoded, revision, err := table.Decode(published[i].Data); err != nil || revision != published[i].Revision {
+		if decoded, revision, err := table.Decode(published[i].Data, nil); err != nil || revision != published[i].Revision {
 			t.Fatalf("shard %d: %v, revision %s, decoded %v", i, err, revision, decoded)
 		} else {
 			published[i].Shard = decoded // as a manager that has just started

@@ -68,24 +68,10 @@ type sharedBackend struct {
 	group  string
 }
 
-// lowerSharedLimits gives each backend that several routes name the smallest limits among them, because there is one
-// breaker and one queue for it. Routes that are not in the table do not count. A backend belongs to one namespace, and the routes
-// are sorted by it.
-func (c *compilation) lowerSharedLimits() {
-	uses := map[table.BackendID]int{}
-	for from := 0; from < len(c.routes); {
-		namespace, to := c.routes[from].verdict.Key.Namespace, from+1
-		for to < len(c.routes) && c.routes[to].verdict.Key.Namespace == namespace {
-			to++
-		}
-		clear(uses)
-		lowerShared(c.routes[from:to], uses)
-		from = to
-	}
-}
-
-// lowerShared does that for the routes of one namespace. uses is empty.
-func lowerShared(routes []*routeDraft, uses map[table.BackendID]int) {
+// lowerSharedLimits gives each backend that several routes of a namespace name the smallest limits among them, because there is
+// one breaker and one queue for it. Routes that are not in the table do not count.
+func lowerSharedLimits(routes []*routeDraft) {
+	uses := make(map[table.BackendID]int, 2*len(routes))
 	eachBackend(routes, func(_ *routeDraft, b *table.Backend) { uses[b.ID]++ })
 	shared := map[table.BackendID]*sharedBackend{}
 	eachBackend(routes, func(d *routeDraft, b *table.Backend) {

@@ -81,8 +81,6 @@ type Reference struct {
 
 // Result is what a compile yields: the table and the verdict on each object of the Snapshot.
 type Result struct {
-	// Table holds the routes that won their model, with the backends that can be used. Never nil.
-	Table *table.Table
 	// Routes and Pins hold one verdict for each LLMRoute and BackendPin, the undecodable ones included.
 	Routes map[types.NamespacedName]*RouteVerdict
 	Pins   map[types.NamespacedName]*PinVerdict
@@ -90,7 +88,9 @@ type Result struct {
 	// never.
 	Next time.Time
 
-	memory *memory // for Recompile
+	table    func() *table.Table
+	compiled *compilation    // what the next compile takes over; shared by Results
+	full     map[string]bool // the namespaces of routes whose verdict is another than compiled, see tableFull
 }
 
 // Problem is one thing that is wrong with an object, ready for the condition that shows it.

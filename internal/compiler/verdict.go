@@ -4,12 +4,68 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/internal/table"
 )
+
+// Table holds the routes that won their model, with the backends that can be used. It is made when it is first asked for.
+func (r *Result) Table() *table.Table { return r.table() }
+
+// namespaces are none in the zero Result.
+func (r *Result) namespaces() map[string]*namespace {
+	if r.compiled == nil {
+		return nil
+	}
+	return r.compiled.namespaces
+}
+
+// In returns the keys of the routes and pins of a namespace, sorted.
+func (r *Result) In(namespace string) (routes, pins []types.NamespacedName) {
+	n := r.namespaces()[namespace]
+	if n == nil {
+		return nil, nil
+	}
+	for _, v := range n.verdicts {
+		routes = append(routes, v.Key)
+	}
+	for _, v := range n.pinVerdicts {
+		pins = append(pins, v.Key)
+	}
+	return routes, pins
+}
+
+// ChangedSince returns the namespaces in which a verdict or an entry may be another than in an earlier Result, which may be
+// the zero one, in no order. In all others they are the same, by pointer.
+func (r *Result) ChangedSince(earlier *Result) []string {
+	changed := map[string]bool{}
+	for _, pair := range [][2]*Result{{r, earlier}, {earlier, r}} {
+		one, other := pair[0], pair[1].namespaces()
+		maps.Copy(changed, one.full)
+		for name, n := range one.namespaces() {
+			if other[name] != n {
+				changed[name] = true
+			}
+		}
+	}
+	return slices.Collect(maps.Keys(changed))
+}
+
+// NextPinEdge is when the next pin of a namespace starts or ends after now; zero where none does.
+func (r *Result) NextPinEdge(namespace string, now time.Time) time.Time {
+	if n := r.namespaces()[namespace]; n != nil {
+		for _, edge := range n.edges {
+			if edge.After(now) {
+				return edge
+			}
+		}
+	}
+	return time.Time{}
+}
 
 // SortedRoutes returns the verdicts on routes by namespace, then name.
 func (r *Result) SortedRoutes() []*RouteVerdict { return sortedByKey(r.Routes) }

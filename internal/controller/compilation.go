@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"slices"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -19,22 +18,16 @@ type compilation struct {
 	shards *compiler.ShardSet
 	// naming is the routes that name a backend. Few compilations are asked for it.
 	naming func() map[table.BackendID][]types.NamespacedName
-	// pinEdges are when pins start and end, by namespace, where all that pins concern stays.
-	pinEdges map[string][]time.Time
 }
 
-// index fills in the indexes. The order of what they hold is of no matter: it all goes into a queue.
-func (c *compilation) index() {
+func newCompilation(result compiler.Result, base *compiler.ShardSet) *compilation {
+	c := &compilation{Result: result}
+	c.shards = c.Shards(base)
 	c.naming = sync.OnceValue(c.backends)
-	c.pinEdges = map[string][]time.Time{}
-	for key, v := range c.Pins {
-		c.pinEdges[key.Namespace] = append(c.pinEdges[key.Namespace], v.StartsAt, v.ExpiresAt)
-	}
-	for _, edges := range c.pinEdges {
-		slices.SortFunc(edges, time.Time.Compare)
-	}
+	return c
 }
 
+// backends indexes the routes by what they name. The order is of no matter: it all goes into a queue.
 func (c *compilation) backends() map[table.BackendID][]types.NamespacedName {
 	routes := make(map[table.BackendID][]types.NamespacedName, 2*len(c.Routes))
 	for key, v := range c.Routes {
@@ -45,19 +38,6 @@ func (c *compilation) backends() map[table.BackendID][]types.NamespacedName {
 		}
 	}
 	return routes
-}
-
-// nextPinEdge is when the next pin of a namespace starts or ends after now; zero where none does.
-func (c *compilation) nextPinEdge(namespace string, now time.Time) time.Time {
-	edges := c.pinEdges[namespace]
-	at, found := slices.BinarySearchFunc(edges, now, time.Time.Compare)
-	for found && at < len(edges) && !edges[at].After(now) {
-		at++
-	}
-	if at == len(edges) {
-		return time.Time{}
-	}
-	return edges[at]
 }
 
 // entriesOf yields the entries of the routes that a pin matches.
@@ -78,31 +58,28 @@ func (c *compilation) changedFrom(was *compilation) (routes, pins []types.Namesp
 	if was == nil {
 		was = &compilation{shards: &compiler.ShardSet{}}
 	}
-	concerned := c.namespacesThatLost(was)
-	for key, v := range c.Routes {
-		if sameRoute(v, was.Routes[key]) && c.samePins(was, key) {
-			continue
-		}
-		routes = append(routes, key)
-		concerned[key.Namespace] = true
-	}
-	for key, v := range c.Pins {
-		if concerned[key.Namespace] || !samePin(v, was.Pins[key]) {
-			pins = append(pins, key)
-		}
+	for _, namespace := range c.ChangedSince(&was.Result) {
+		changedRoutes, changedPins := c.changedIn(namespace, was)
+		routes, pins = append(routes, changedRoutes...), append(pins, changedPins...)
 	}
 	return routes, pins
 }
 
-// namespacesThatLost are those of the routes that were in an earlier compilation and are not in c.
-func (c *compilation) namespacesThatLost(was *compilation) map[string]bool {
-	lost := map[string]bool{}
-	for key := range was.Routes {
-		if c.Routes[key] == nil {
-			lost[key.Namespace] = true
+func (c *compilation) changedIn(namespace string, was *compilation) (routes, pins []types.NamespacedName) {
+	allRoutes, allPins := c.In(namespace)
+	for _, key := range allRoutes {
+		if !sameRoute(c.Routes[key], was.Routes[key]) || !c.samePins(was, key) {
+			routes = append(routes, key)
 		}
 	}
-	return lost
+	formerRoutes, _ := was.In(namespace)
+	concerned := len(routes) > 0 || slices.ContainsFunc(formerRoutes, func(key types.NamespacedName) bool { return c.Routes[key] == nil })
+	for _, key := range allPins {
+		if concerned || !samePin(c.Pins[key], was.Pins[key]) {
+			pins = append(pins, key)
+		}
+	}
+	return routes, pins
 }
 
 func sameRoute(a, b *compiler.RouteVerdict) bool { return a == b || reflect.DeepEqual(a, b) }

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
-	"github.com/spillway-dev/spillway/internal/compiler"
 )
 
 // evening is when the compiles of these tests are.
@@ -112,22 +111,4 @@ func TestAChangeConcernsThoseWhoseStatusMayDiffer(t *testing.T) {
 func inOrder(keys []types.NamespacedName) []types.NamespacedName {
 	slices.SortFunc(keys, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
 	return keys
-}
-
-func TestTheNextEdgeIsThatOfAnyPinOfTheNamespace(t *testing.T) {
-	c := &compilation{Result: compiler.Result{Pins: map[types.NamespacedName]*compiler.PinVerdict{
-		{Namespace: "a", Name: "one"}:   {StartsAt: evening.Add(-time.Hour), ExpiresAt: evening.Add(3 * time.Hour)},
-		{Namespace: "a", Name: "two"}:   {StartsAt: evening, ExpiresAt: evening.Add(2 * time.Hour)},
-		{Namespace: "a", Name: "three"}: {StartsAt: evening, ExpiresAt: evening.Add(2 * time.Hour)},
-		{Namespace: "b", Name: "other"}: {StartsAt: evening.Add(time.Minute), ExpiresAt: evening.Add(time.Hour)},
-	}}}
-	c.index()
-	for after, want := range map[time.Duration]time.Duration{-2 * time.Hour: -time.Hour, -time.Minute: 0, 0: 2 * time.Hour, 2 * time.Hour: 3 * time.Hour} {
-		if got := c.nextPinEdge("a", evening.Add(after)); !got.Equal(evening.Add(want)) {
-			t.Errorf("after %s: next edge at %s, want %s", after, got.Sub(evening), want)
-		}
-	}
-	if got := c.nextPinEdge("a", evening.Add(3*time.Hour)); !got.IsZero() {
-		t.Errorf("after the last there is one at %s", got)
-	}
 }

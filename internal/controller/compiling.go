@@ -149,12 +149,11 @@ func (c *compiling) build(s compiler.Snapshot, now time.Time) *compilation {
 	if last := c.latest.Load(); last != nil {
 		earlier = &last.Result
 	}
-	next := &compilation{Result: compiler.Recompile(earlier, s, now)}
+	result := compiler.Recompile(earlier, s, now)
 	c.mu.Lock()
-	next.shards = next.Shards(c.base)
+	defer c.mu.Unlock()
+	next := newCompilation(result, c.base)
 	c.base = next.shards
-	c.mu.Unlock()
-	next.index()
 	return next
 }
 

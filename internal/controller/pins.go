@@ -81,7 +81,7 @@ func (p *pins) end(ctx context.Context, pin *storedPin, compiled *compilation, n
 		}
 	}
 	// Whether this pin is superseded may change when another one of the namespace starts or ends.
-	if other := compiled.nextPinEdge(pin.Namespace, now); !other.IsZero() && (edge.IsZero() || other.Before(edge)) {
+	if other := compiled.NextPinEdge(pin.Namespace, now); !other.IsZero() && (edge.IsZero() || other.Before(edge)) {
 		edge = other
 	}
 	return reconcile.Result{RequeueAfter: untilEdge(edge, now)}, nil

@@ -54,8 +54,7 @@ func TestAPinIsDeletedAfterItsRetention(t *testing.T) {
 			pin.Namespace, pin.Name, pin.UID, pin.ResourceVersion, pin.CreationTimestamp = key.Namespace, key.Name, "u", "7", metav1.NewTime(evening.Add(-time.Hour))
 			pin.Status.Phase = v1alpha1.PinExpired
 			tc.change(pin)
-			c := &compilation{Result: compiler.Result{Pins: map[types.NamespacedName]*compiler.PinVerdict{key: {StartsAt: evening.Add(-time.Hour), ExpiresAt: evening}}}}
-			c.index()
+			c := pinsThatEnd(map[string]time.Time{"night": evening})
 			d := &deletions{}
 			p := &pins{writer: &statusWriter{client: d}, retention: retention}
 			result, err := p.end(t.Context(), pin, c, tc.now)
@@ -72,15 +71,23 @@ func TestAPinIsDeletedAfterItsRetention(t *testing.T) {
 	}
 }
 
+// pinsThatEnd compiles pins of the namespace a that have been on for an hour.
+func pinsThatEnd(ends map[string]time.Time) *compilation {
+	var s compiler.Snapshot
+	for name, end := range ends {
+		pin := &v1alpha1.BackendPin{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}}
+		pin.Spec = v1alpha1.BackendPinSpec{Routes: v1alpha1.PinRoutes{Names: []string{"r"}}, Backend: "tower", Mode: v1alpha1.PinPrefer,
+			StartsAt: &metav1.Time{Time: evening.Add(-time.Hour)}, ExpiresAt: &metav1.Time{Time: end}}
+		s.Pins = append(s.Pins, pin)
+	}
+	return newCompilation(compiler.Compile(s, evening), nil)
+}
+
 // A pin may come into force, or lose it, when another one of the namespace starts or ends.
 func TestAPinIsLookedAtWhenAnotherOneEnds(t *testing.T) {
-	key, other := types.NamespacedName{Namespace: "a", Name: "night"}, types.NamespacedName{Namespace: "a", Name: "short"}
-	c := &compilation{Result: compiler.Result{Pins: map[types.NamespacedName]*compiler.PinVerdict{
-		key: {StartsAt: evening.Add(-time.Hour), ExpiresAt: evening.Add(time.Hour)}, other: {StartsAt: evening.Add(-time.Hour), ExpiresAt: evening.Add(time.Minute)},
-	}}}
-	c.index()
+	c := pinsThatEnd(map[string]time.Time{"night": evening.Add(time.Hour), "short": evening.Add(time.Minute)})
 	pin := &storedPin{}
-	pin.Namespace, pin.Name = key.Namespace, key.Name
+	pin.Namespace, pin.Name = "a", "night"
 	result, err := (&pins{}).end(t.Context(), pin, c, evening)
 	if want := time.Minute + time.Millisecond; err != nil || result.RequeueAfter != want {
 		t.Errorf("looked at again in %s (error %v), want %s", result.RequeueAfter, err, want)

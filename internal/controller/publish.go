@@ -110,7 +110,7 @@ func (p *publisher) load(ctx context.Context, index int) error {
 	p.done, p.published[index] = nil, compiler.EncodedShard{}
 	p.know(index, secret.ResourceVersion)
 	data := secret.Data[table.ShardKey]
-	if shard, revision, err := table.Decode(data); err == nil && secret.Type == table.ShardSecretType {
+	if shard, revision, err := table.Decode(data, nil); err == nil && secret.Type == table.ShardSecretType {
 		p.published[index] = compiler.EncodedShard{Shard: shard, Data: data, Revision: revision}
 		p.ledger.publish(index, &p.published[index])
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -98,8 +99,9 @@ func handle[T client.Object](ctx context.Context, c cache.Cache, kind T, set fun
 
 func (w *world) setRoute(key types.NamespacedName, route *storedRoute) {
 	w.mu.Lock()
-	was := w.routes.put(key, route, route != nil)
-	changed := was == nil || route == nil || differs(was, route)
+	was := w.routes.compiled(key)
+	changed := was == nil || route == nil || differs(was, route) || was.fault != route.fault || !reflect.DeepEqual(was.Spec, route.Spec)
+	w.routes.put(key, route, route != nil, changed)
 	if changed {
 		w.rename(was, route)
 	}
@@ -131,16 +133,18 @@ func referencesOf(route *storedRoute) []compiler.Reference {
 
 func (w *world) setPin(key types.NamespacedName, pin *storedPin) {
 	w.mu.Lock()
-	was := w.pins.put(key, pin, pin != nil)
+	was := w.pins.compiled(key)
+	changed := was == nil || pin == nil || differs(was, pin) || was.fault != pin.fault || !reflect.DeepEqual(was.Spec, pin.Spec)
+	w.pins.put(key, pin, pin != nil, changed)
 	w.mu.Unlock()
-	if was == nil || pin == nil || differs(was, pin) {
+	if changed {
 		w.dirty.raise()
 	}
 	w.onPin(key)
 }
 
-// differs says whether an update is more than one of status, which we write ourselves: a compile reads the spec, which the
-// generation stands for, and the labels.
+// differs says whether an update is more than one of status, which we write ourselves, as far as the metadata tells. Mostly the
+// generation stands for the spec, but not where another CRD takes fields away.
 func differs(was, is client.Object) bool {
 	return was.GetUID() != is.GetUID() || was.GetGeneration() != is.GetGeneration() ||
 		!maps.Equal(was.GetLabels(), is.GetLabels())
@@ -190,14 +194,14 @@ func (w *world) setVersion(kind compiler.Kind) func(types.NamespacedName, *metav
 func (w *world) route(key types.NamespacedName) *storedRoute {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	return w.routes.byKey[key]
+	return w.routes.latest(key)
 }
 
 // pin returns a pin as the informer has it, or nil.
 func (w *world) pin(key types.NamespacedName) *storedPin {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	return w.pins.byKey[key]
+	return w.pins.latest(key)
 }
 
 // snapshot returns what a compile reads, apart from the Secrets and ConfigMaps, and the versions of those that are named
@@ -206,16 +210,16 @@ func (w *world) snapshot() (compiler.Snapshot, map[compiler.Reference]version) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	s := compiler.Snapshot{Services: map[types.NamespacedName]*corev1.Service{}}
-	for _, key := range w.routes.keys {
-		r := w.routes.byKey[key]
+	for i, key := range w.routes.keys {
+		r := w.routes.objects[i].compiled
 		if r.fault != "" {
 			s.Undecodable = append(s.Undecodable, compiler.Undecodable{Kind: compiler.KindRoute, Key: key, UID: r.UID, Generation: r.Generation, Detail: r.fault})
 			continue
 		}
 		s.Routes = append(s.Routes, &r.LLMRoute)
 	}
-	for _, key := range w.pins.keys {
-		p := w.pins.byKey[key]
+	for i, key := range w.pins.keys {
+		p := w.pins.objects[i].compiled
 		if p.fault != "" {
 			s.Undecodable = append(s.Undecodable, compiler.Undecodable{Kind: compiler.KindPin, Key: key, UID: p.UID, Generation: p.Generation, Detail: p.fault})
 			continue
@@ -244,30 +248,38 @@ func (w *world) keysOf() (routes, pins []types.NamespacedName) {
 }
 
 // sorted is objects in the order of their keys: one changes, and then all are read. The zero value is empty.
-type sorted[V any] struct {
-	byKey map[types.NamespacedName]V
-	keys  []types.NamespacedName
+type sorted[V comparable] struct {
+	keys    []types.NamespacedName
+	objects []versions[V] // by keys
 }
 
-// put stores an object, or takes it out where it is not there any more, and returns the one before.
-func (s *sorted[V]) put(key types.NamespacedName, object V, there bool) (was V) {
-	was, known := s.byKey[key]
-	at, _ := slices.BinarySearchFunc(s.keys, key, compareNames)
+// versions are an object as it is now, and as compiles read it, which stays the same value while nothing changes that they look
+// at: see compiler.Recompile.
+type versions[V comparable] struct{ latest, compiled V }
+
+func (s *sorted[V]) find(key types.NamespacedName) (found versions[V]) {
+	if at, ok := slices.BinarySearchFunc(s.keys, key, compareNames); ok {
+		found = s.objects[at]
+	}
+	return found
+}
+
+func (s *sorted[V]) latest(key types.NamespacedName) V   { return s.find(key).latest }
+func (s *sorted[V]) compiled(key types.NamespacedName) V { return s.find(key).compiled }
+
+// put stores an object, or takes it out where it is not there any more. changed says whether compiles are to read it anew.
+func (s *sorted[V]) put(key types.NamespacedName, object V, there, changed bool) {
+	at, known := slices.BinarySearchFunc(s.keys, key, compareNames)
 	switch {
-	case there && !known:
-		s.keys = slices.Insert(s.keys, at, key)
 	case !there && known:
-		s.keys = slices.Delete(s.keys, at, at+1)
+		s.keys, s.objects = slices.Delete(s.keys, at, at+1), slices.Delete(s.objects, at, at+1)
+	case there && !known:
+		s.keys, s.objects = slices.Insert(s.keys, at, key), slices.Insert(s.objects, at, versions[V]{object, object})
+	case there && changed:
+		s.objects[at] = versions[V]{object, object}
+	case there:
+		s.objects[at].latest = object
 	}
-	if !there {
-		delete(s.byKey, key)
-		return was
-	}
-	if s.byKey == nil {
-		s.byKey = map[types.NamespacedName]V{}
-	}
-	s.byKey[key] = object
-	return was
 }
 
 func compareNames(a, b types.NamespacedName) int {

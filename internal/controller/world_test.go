@@ -128,3 +128,25 @@ func TestSnapshotHoldsWhatRoutesName(t *testing.T) {
 		t.Errorf("wanted (-want +got):\n%s", diff)
 	}
 }
+
+// A compile takes over what it knows of an object by its pointer, and each write of status brings another one.
+func TestAnObjectOfWhichOnlyTheStatusChangesIsTheSameToACompile(t *testing.T) {
+	w := newWorld()
+	w.setRoute(routeKey, routeNaming("tower", "tower"))
+	first, _ := w.snapshot()
+	shown := routeNaming("tower", "tower")
+	shown.ResourceVersion, shown.Status.Model = "2", "m"
+	w.setRoute(routeKey, shown)
+	if second, _ := w.snapshot(); second.Routes[0] != first.Routes[0] {
+		t.Error("a status that was written is another object to a compile")
+	}
+	if w.route(routeKey) != shown {
+		t.Error("the world does not have the latest object")
+	}
+	// A field that a new CRD takes away goes without another generation.
+	pruned := routeNaming("tower", "other")
+	w.setRoute(routeKey, pruned)
+	if third, _ := w.snapshot(); third.Routes[0] != &pruned.LLMRoute {
+		t.Error("another spec is the same object to a compile")
+	}
+}

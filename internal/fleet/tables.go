@@ -84,7 +84,7 @@ func (s *shardSink) Resync() error { return nil }
 func (t *tables) apply(index int, data []byte) {
 	began := t.clock.Now()
 	name := table.ShardName(index)
-	shard, revision, err := table.Decode(data)
+	shard, revision, err := table.Decode(data, t.store.Shard(index))
 	if err != nil {
 		t.metrics.Reload(telemetry.ReloadRefused)
 		reason := "damaged"

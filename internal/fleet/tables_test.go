@@ -22,7 +22,7 @@ func secretOf(t *testing.T, models ...string) *corev1.Secret {
 	for _, model := range models {
 		shard.Routes = append(shard.Routes, &table.Route{Namespace: "ns", Name: model, Model: model})
 	}
-	data, _, err := shard.Encode()
+	data, _, err := shard.Encode(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -134,7 +134,7 @@ type skippedBackend struct {
 func explain(route *v1alpha1.LLMRoute, pins []v1alpha1.BackendPin, q question) (*explanation, error) {
 	result := compile([]v1alpha1.LLMRoute{*route}, pins, q.at)
 	verdict := result.Routes[keyOf(route)]
-	entry := result.Table.ByKey(keyOf(route).String())
+	entry := result.Table().ByKey(keyOf(route).String())
 	if entry == nil || len(entry.Chain) == 0 {
 		return nil, fmt.Errorf("no backend of the route %s can be used: %s", route.Name, firstProblem(verdict.Problems))
 	}

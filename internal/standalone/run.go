@@ -85,11 +85,11 @@ func (r *runner) compile() {
 	collection.Snapshot.Salt = r.salt
 	now := r.clock.Now()
 	result := compiler.Compile(collection.Snapshot, now)
-	r.store.Set(result.Table)
+	r.store.Set(result.Table())
 	r.next = result.Next
 	loaded := &Loaded{At: now, Files: len(r.folder.files), Snapshot: collection.Snapshot, Result: result, Mistakes: collection.mistakes(&result)}
 	r.log.Info("manifests loaded", "files", loaded.Files, "routes", len(result.Routes), "pins", len(result.Pins),
-		"models", len(result.Table.Models()), "mistakes", len(loaded.Mistakes))
+		"models", len(result.Table().Models()), "mistakes", len(loaded.Mistakes))
 	r.tell(loaded.Mistakes)
 	if r.onLoad != nil {
 		r.onLoad(loaded)

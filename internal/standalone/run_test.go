@@ -79,7 +79,7 @@ func (r *testRun) waitFor(models ...string) compiler.Result {
 	for got := "nothing"; ; {
 		select {
 		case result := <-r.results:
-			if got = strings.Join(result.Table.Models(), " "); got == want {
+			if got = strings.Join(result.Table().Models(), " "); got == want {
 				return result
 			}
 		case <-timeout:
@@ -226,7 +226,7 @@ func TestAgeIsFileNameThenPosition(t *testing.T) {
 	write(t, filepath.Join(dir, "a.yaml"), route("z-first", "m")+"---\n"+route("a-second", "m")+"---\n"+route("z-first", "other"))
 	r := start(t, dir)
 	result := r.waitFor("m")
-	if got := result.Table.ByModel("m").Name; got != "z-first" {
+	if got := result.Table().ByModel("m").Name; got != "z-first" {
 		t.Errorf("the model is held by %s, want z-first", got)
 	}
 	for _, want := range []string{

@@ -81,7 +81,7 @@ func (p *Page) refresh() (next time.Time) {
 	fleet := status.NewFleet([]status.Report{{Status: p.whole(now)}})
 	routes := make(map[types.NamespacedName]v1alpha1.LLMRouteStatus, len(p.loaded.Result.Routes))
 	for key, verdict := range p.loaded.Result.Routes {
-		entry := p.loaded.Result.Table.ByKey(key.String())
+		entry := p.loaded.Result.Table().ByKey(key.String())
 		routes[key] = status.Route(status.RouteInput{
 			Route: &v1alpha1.LLMRoute{Status: p.routes[key]}, Verdict: verdict, Entry: entry,
 			Fleet: fleet, Holding: map[table.Revision]bool{live: true}, Now: now,
@@ -106,7 +106,7 @@ func (p *Page) refresh() (next time.Time) {
 func (l *Loaded) entriesOf(namespace string, routes []string) iter.Seq[*table.Route] {
 	return func(yield func(*table.Route) bool) {
 		for _, name := range routes {
-			if entry := l.Result.Table.ByKey(namespace + "/" + name); entry != nil && !yield(entry) {
+			if entry := l.Result.Table().ByKey(namespace + "/" + name); entry != nil && !yield(entry) {
 				return
 			}
 		}

@@ -83,7 +83,7 @@ func TestPageSaysWhatKubectlWould(t *testing.T) {
 	clock.Step(time.Minute)
 	since := metav1.NewMicroTime(clock.Now())
 	*breakers = []v1alpha1.BreakerReport{{
-		ID: string(loaded.Result.Table.ByKey("sirens-echo/default").Chain[0].ID), State: v1alpha1.BackendOpen, Reason: "Saturated",
+		ID: string(loaded.Result.Table().ByKey("sirens-echo/default").Chain[0].ID), State: v1alpha1.BackendOpen, Reason: "Saturated",
 		Since: &since, Remaining: "15m", Epoch: 1, Saturations: 2, Message: "no first token within 30s",
 	}}
 	_, got := ask(t, p, "/statusz", "text/html,*/*")

@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"sync"
 )
 
 const (
@@ -27,9 +29,6 @@ const (
 	maxDecodedBytes = 64 << 20
 )
 
-// canonicalHead is how the canonical JSON of a shard of this schema begins.
-var canonicalHead = fmt.Appendf(nil, `{"schema":%d,`, Schema)
-
 // ErrSchema is returned for a shard whose schema this binary does not know: keep what you have and report so.
 var ErrSchema = errors.New("unknown table schema")
 
@@ -40,6 +39,8 @@ type Revision string
 type Shard struct {
 	Schema int      `json:"schema"`
 	Routes []*Route `json:"routes"` // sorted by key
+
+	lines [][]byte // the JSON of each route, once encoded or decoded
 }
 
 // ShardOf returns the shard of a route: the first byte of sha256 of its key, modulo Shards.
@@ -74,15 +75,23 @@ func (t *Table) Split() [Shards]Shard {
 	return shards
 }
 
+// compressors are gzip.Writers: each allocates most of a megabyte.
+var compressors = sync.Pool{New: func() any {
+	zw, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // many shards per minute; a third larger. The level is valid.
+	return zw
+}}
+
 // Encode returns the gzip'd canonical JSON of a shard and the revision of those canonical bytes. Equal shards give equal
-// bytes.
-func (s *Shard) Encode() ([]byte, Revision, error) {
-	canonical, err := json.Marshal(s)
-	if err != nil {
+// bytes. Routes that are also, by pointer, in another shard that was encoded or decoded are not encoded again; known may be nil.
+func (s *Shard) Encode(known *Shard) ([]byte, Revision, error) {
+	if err := s.encodeLines(known); err != nil {
 		return nil, "", fmt.Errorf("encode table shard: %w", err)
 	}
+	canonical := s.canonical()
 	var out bytes.Buffer
-	zw, _ := gzip.NewWriterLevel(&out, gzip.BestSpeed) // many of these per minute; a third larger. The level is valid.
+	zw := compressors.Get().(*gzip.Writer)
+	defer compressors.Put(zw)
+	zw.Reset(&out)
 	if _, err := zw.Write(canonical); err != nil {
 		return nil, "", fmt.Errorf("compress table shard: %w", err)
 	}
@@ -92,8 +101,9 @@ func (s *Shard) Encode() ([]byte, Revision, error) {
 	return out.Bytes(), revisionOf(canonical), nil
 }
 
-// Decode reads what Encode wrote. It returns ErrSchema for a version that this binary does not know.
-func Decode(data []byte) (*Shard, Revision, error) {
+// Decode reads what Encode wrote. It returns ErrSchema for a version that this binary does not know. A route that reads the same
+// in a shard that was encoded or decoded is the same value in both; known may be nil.
+func Decode(data []byte, known *Shard) (*Shard, Revision, error) {
 	zr, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return nil, "", fmt.Errorf("decompress table shard: %w", err)
@@ -105,26 +115,35 @@ func Decode(data []byte) (*Shard, Revision, error) {
 	if len(canonical) > maxDecodedBytes {
 		return nil, "", fmt.Errorf("table shard is larger than %d bytes", maxDecodedBytes)
 	}
-	// The version is read first: a later schema need not decode as this one. What Encode writes begins with it.
-	if !bytes.HasPrefix(canonical, canonicalHead) {
-		var version struct {
-			Schema int `json:"schema"`
+	s := decodeLines(canonical, known)
+	if s == nil {
+		if s, err = decodeWhole(canonical); err != nil {
+			return nil, "", err
 		}
-		if err := json.Unmarshal(canonical, &version); err != nil {
-			return nil, "", fmt.Errorf("decode table shard: %w", redactJSON(err))
-		}
-		if version.Schema != Schema {
-			return nil, "", fmt.Errorf("%w %d: this binary reads %d", ErrSchema, version.Schema, Schema)
-		}
+	}
+	return s, revisionOf(canonical), nil
+}
+
+// decodeWhole reads any JSON of a shard.
+func decodeWhole(canonical []byte) (*Shard, error) {
+	// The version is read first: a later schema need not decode as this one.
+	var version struct {
+		Schema int `json:"schema"`
+	}
+	if err := json.Unmarshal(canonical, &version); err != nil {
+		return nil, fmt.Errorf("decode table shard: %w", redactJSON(err))
+	}
+	if version.Schema != Schema {
+		return nil, fmt.Errorf("%w %d: this binary reads %d", ErrSchema, version.Schema, Schema)
 	}
 	s := &Shard{}
 	if err := json.Unmarshal(canonical, s); err != nil {
-		return nil, "", fmt.Errorf("decode table shard: %w", redactJSON(err))
+		return nil, fmt.Errorf("decode table shard: %w", redactJSON(err))
 	}
-	if s.Schema != Schema { // said twice
-		return nil, "", fmt.Errorf("%w %d: this binary reads %d", ErrSchema, s.Schema, Schema)
+	if slices.Contains(s.Routes, nil) {
+		return nil, errors.New("decode table shard: a route is null")
 	}
-	return s, revisionOf(canonical), nil
+	return s, nil
 }
 
 func revisionOf(canonical []byte) Revision {

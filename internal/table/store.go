@@ -57,6 +57,13 @@ func (s *Store) Set(t *Table) {
 	s.swap(t)
 }
 
+// Shard returns a shard as it is served; nil where it was never read.
+func (s *Store) Shard(index int) *Shard {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shards[index]
+}
+
 // SetShard replaces one shard and reports whether that changed anything. Until every shard has been read once, nothing
 // is served from any of them: a half-read table would answer 404 for models that exist.
 func (s *Store) SetShard(index int, shard *Shard, revision Revision) (changed bool) {
@@ -68,8 +75,8 @@ func (s *Store) SetShard(index int, shard *Shard, revision Revision) (changed bo
 	was, whole := s.shards[index], s.isWhole()
 	s.shards[index], s.revisions[index] = shard, revision
 	if whole {
-		if routes, ok := exchange(s.Load().routes, was.Routes, shard.Routes); ok {
-			s.swap(New(routes))
+		if next := s.Load().exchange(was.Routes, shard.Routes); next != nil {
+			s.swap(next)
 			return true
 		}
 	}
@@ -94,31 +101,6 @@ func (s *Store) isWhole() bool {
 		n += len(sh.Routes)
 	}
 	return n == len(s.Load().routes)
-}
-
-// exchange returns routes that are sorted by key with those of one shard replaced, in order, which is faster than to sort them all.
-// It is not ok where a shard, which came from outside, is not sorted, or has a key twice or one of another shard.
-func exchange(routes, was, is []*Route) (exchanged []*Route, ok bool) {
-	for i := range is {
-		if i > 0 && compareRoutes(is[i-1], is[i]) >= 0 {
-			return nil, false
-		}
-	}
-	exchanged = make([]*Route, 0, len(routes)+len(is))
-	for _, r := range routes {
-		if len(was) > 0 && r == was[0] {
-			was = was[1:]
-			continue
-		}
-		for len(is) > 0 && compareRoutes(is[0], r) < 0 {
-			exchanged, is = append(exchanged, is[0]), is[1:]
-		}
-		if len(is) > 0 && compareRoutes(is[0], r) == 0 {
-			return nil, false
-		}
-		exchanged = append(exchanged, r)
-	}
-	return append(exchanged, is...), len(was) == 0
 }
 
 // Revisions returns the revision of each shard that is being served; empty where none was read.

@@ -276,16 +276,66 @@ func compareRoutes(a, b *Route) int {
 	return strings.Compare(a.Key(), b.Key())
 }
 
-// Changed returns the backends of the routes that are not the same value in both tables: as a shard is replaced whole, all of the
-// shards that were. What a table says of any other backend is as it was.
-func (t *Table) Changed(before *Table) map[BackendID]bool {
-	changed := map[BackendID]bool{}
-	add := func(r *Route) {
-		for i := range r.Chain {
-			changed[r.Chain[i].ID] = true
+// exchange returns the table with the routes of one shard exchanged, which is faster than to index all of them again. It is nil
+// where that cannot be done: where a shard, which came from outside, is not sorted, or has a key twice or one of another shard,
+// or where two routes claim one model.
+func (t *Table) exchange(was, is []*Route) *Table {
+	if len(t.byModel) != len(t.routes) || !strictlySorted(is) {
+		return nil
+	}
+	gone, come := differing(was, is)
+	routes, ok := exchange(t.routes, gone, come)
+	if !ok {
+		return nil
+	}
+	next := &Table{routes: routes, byModel: maps.Clone(t.byModel)}
+	for _, r := range gone {
+		delete(next.byModel, r.Model)
+	}
+	for _, r := range come {
+		next.byModel[r.Model] = r
+	}
+	if len(next.byModel) != len(next.routes) {
+		return nil
+	}
+	return next
+}
+
+// exchange takes some routes out of a list and puts others in. All are sorted by key.
+func exchange(routes, gone, come []*Route) (exchanged []*Route, ok bool) {
+	exchanged = make([]*Route, 0, len(routes)+len(come))
+	copyUntil := func(r *Route) (found bool) {
+		at, found := slices.BinarySearchFunc(routes, r, compareRoutes)
+		exchanged, routes = append(exchanged, routes[:at]...), routes[at:]
+		return found
+	}
+	for len(gone) > 0 || len(come) > 0 {
+		if len(come) == 0 || len(gone) > 0 && compareRoutes(gone[0], come[0]) <= 0 {
+			if !copyUntil(gone[0]) || routes[0] != gone[0] {
+				return nil, false
+			}
+			routes, gone = routes[1:], gone[1:]
+			continue
+		}
+		if copyUntil(come[0]) {
+			return nil, false
+		}
+		exchanged, come = append(exchanged, come[0]), come[1:]
+	}
+	return append(exchanged, routes...), true
+}
+
+func strictlySorted(routes []*Route) bool {
+	for i := range routes {
+		if i > 0 && compareRoutes(routes[i-1], routes[i]) >= 0 {
+			return false
 		}
 	}
-	was, is := before.routes, t.routes
+	return true
+}
+
+// differing returns the routes of two sorted lists that are not the same value in both.
+func differing(was, is []*Route) (gone, come []*Route) {
 	for len(was) > 0 && len(is) > 0 {
 		if was[0] == is[0] {
 			was, is = was[1:], is[1:]
@@ -293,19 +343,24 @@ func (t *Table) Changed(before *Table) map[BackendID]bool {
 		}
 		order := compareRoutes(was[0], is[0])
 		if order <= 0 {
-			add(was[0])
-			was = was[1:]
+			gone, was = append(gone, was[0]), was[1:]
 		}
 		if order >= 0 {
-			add(is[0])
-			is = is[1:]
+			come, is = append(come, is[0]), is[1:]
 		}
 	}
-	for _, r := range was {
-		add(r)
-	}
-	for _, r := range is {
-		add(r)
+	return append(gone, was...), append(come, is...)
+}
+
+// Changed returns the backends of the routes that are not the same value in both tables. What a table says of any other backend is
+// as it was.
+func (t *Table) Changed(before *Table) map[BackendID]bool {
+	changed := map[BackendID]bool{}
+	gone, come := differing(before.routes, t.routes)
+	for _, r := range append(gone, come...) {
+		for i := range r.Chain {
+			changed[r.Chain[i].ID] = true
+		}
 	}
 	return changed
 }

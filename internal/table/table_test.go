@@ -3,6 +3,7 @@ package table
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -97,15 +98,15 @@ func TestShardsRoundTrip(t *testing.T) {
 	var swaps int
 	store.OnSwap(func(*Table) { swaps++ })
 	for i, shard := range want.Split() {
-		data, revision, err := shard.Encode()
+		data, revision, err := shard.Encode(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, revisionAgain, _ := shard.Encode()
+		again, revisionAgain, _ := shard.Encode(nil)
 		if !bytes.Equal(data, again) || revision != revisionAgain {
 			t.Fatal("equal shards must give equal bytes")
 		}
-		got, gotRevision, err := Decode(data)
+		got, gotRevision, err := Decode(data, nil)
 		if err != nil || gotRevision != revision {
 			t.Fatalf("decode: %v, revision %q, want %q", err, gotRevision, revision)
 		}
@@ -136,13 +137,7 @@ func TestAnEmptiedShardDropsItsRoutes(t *testing.T) {
 }
 
 func TestDecodeRefusesWhatItCannotServe(t *testing.T) {
-	zip := func(s string) []byte {
-		var b bytes.Buffer
-		zw := gzip.NewWriter(&b)
-		_, _ = zw.Write([]byte(s))
-		_ = zw.Close()
-		return b.Bytes()
-	}
+	zip := func(s string) []byte { return compress([]byte(s)) }
 	cases := map[string]struct {
 		data       []byte
 		wantSchema bool
@@ -154,10 +149,16 @@ func TestDecodeRefusesWhatItCannotServe(t *testing.T) {
 		"a field of another type": {data: zip(`{"schema":1,"routes":[{"model":["hunter2"]}]}`)},
 		"a number with the secret": {data: zip(
 			`{"schema":1,"routes":[{"chain":[{"credential":{"value":31337}}]}]}`)},
+		"a route that is null":            {data: zip(`{"schema":1,"routes":[null]}`)},
+		"a line that is null":             {data: zip("{\"schema\":1,\"routes\":[\nnull\n]}\n")},
+		"an empty line":                   {data: zip("{\"schema\":1,\"routes\":[\n{},\n\n]}\n")},
+		"a line that is not JSON":         {data: zip("{\"schema\":1,\"routes\":[\nhunter2\n]}\n")},
+		"a line with the secret":          {data: zip("{\"schema\":1,\"routes\":[\n{\"model\":31337}\n]}\n")},
+		"lines of a schema that is later": {data: zip("{\"schema\":2,\"routes\":[\n{}\n]}\n"), wantSchema: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := Decode(tc.data)
+			_, _, err := Decode(tc.data, nil)
 			if err == nil {
 				t.Fatal("want an error")
 			}
@@ -169,6 +170,79 @@ func TestDecodeRefusesWhatItCannotServe(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An edit leaves the other routes of its shard as they are, in what is written and in what is read.
+func TestAShardAfterAnother(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	written, read := &Shard{Schema: Schema}, (*Shard)(nil)
+	for step := range 300 {
+		next := &Shard{Schema: Schema, Routes: New(editSome(random, written.Routes)).Routes()}
+		data, revision, err := next.Encode(written)
+		fresh := &Shard{Schema: Schema, Routes: next.Routes}
+		if anew, anewRevision, anewErr := fresh.Encode(nil); err != nil || anewErr != nil || !bytes.Equal(data, anew) || revision != anewRevision {
+			t.Fatalf("step %d: what is written after another shard differs from what is written anew (%v, %v)", step, err, anewErr)
+		}
+		got, _, err := Decode(data, read)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(next.Routes, got.Routes); diff != "" {
+			t.Fatalf("step %d: what is read after another shard (-want +got):\n%s", step, diff)
+		}
+		if read != nil {
+			gone, come := differing(written.Routes, next.Routes)
+			readGone, readCome := differing(read.Routes, got.Routes)
+			if len(readGone) > len(gone) || len(readCome) > len(come) { // fewer: one was made again as it was
+				t.Fatalf("step %d: %d routes are gone and %d are new where they are read, want %d and %d", step, len(readGone), len(readCome), len(gone), len(come))
+			}
+		}
+		written, read = next, got
+	}
+}
+
+// editSome adds, edits, keeps and takes away routes.
+func editSome(random *rand.Rand, routes []*Route) []*Route {
+	var edited []*Route
+	for _, r := range routes {
+		switch random.IntN(20) {
+		case 0:
+			continue
+		case 1:
+			other := *r
+			other.Generation++
+			r = &other
+		}
+		edited = append(edited, r)
+	}
+	for range random.IntN(3) {
+		edited = append(edited, &Route{Namespace: "ns", Name: fmt.Sprint(random.IntN(100)), Model: "a\nb,\n\u2028"})
+	}
+	return edited
+}
+
+// What a manager of an earlier release wrote is one line.
+func TestAShardInOneLineIsRead(t *testing.T) {
+	want := []*Route{{Namespace: "a", Name: "b", Model: "m"}, {Namespace: "a", Name: "c", Model: "n"}}
+	plain, err := json.Marshal(Shard{Schema: Schema, Routes: want})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _, err := Decode(compress(plain), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got.Routes); diff != "" {
+		t.Errorf("routes (-want +got):\n%s", diff)
+	}
+}
+
+func compress(plain []byte) []byte {
+	var b bytes.Buffer
+	zw := gzip.NewWriter(&b)
+	_, _ = zw.Write(plain) // a Buffer takes all
+	_ = zw.Close()
+	return b.Bytes()
 }
 
 func TestShardNames(t *testing.T) {
@@ -264,5 +338,38 @@ func TestShardsOneByOneAreTheSameTable(t *testing.T) {
 		if !slices.IsSortedFunc(got.Routes(), func(a, b *Route) int { return strings.Compare(a.Key(), b.Key()) }) {
 			t.Fatalf("step %d: the routes are not sorted by key", step)
 		}
+	}
+}
+
+// BenchmarkOneEditOfAShard is what an edit of one of 312 routes costs: to encode their shard, and to read it and swap it in.
+func BenchmarkOneEditOfAShard(b *testing.B) {
+	var routes []*Route
+	for i := range 10_000 {
+		r := &Route{Namespace: "ns", Name: fmt.Sprint(i), Model: fmt.Sprintf("ns/%d", i), Created: noon}
+		for n := range 3 {
+			r.Chain = append(r.Chain, Backend{ID: BackendID(fmt.Sprintf("%032x", i)), Name: fmt.Sprintf("backend-%d", n), BaseURL: fmt.Sprintf("http://host-%d-%d/v1", i, n)})
+		}
+		routes = append(routes, r)
+	}
+	store := NewStore()
+	shards := New(routes).Split()
+	for i := range shards {
+		store.SetShard(i, &shards[i], "first")
+	}
+	written, read := &shards[0], (*Shard)(nil)
+	for i := 0; b.Loop(); i++ {
+		edited := *written.Routes[7]
+		edited.Generation++
+		next := &Shard{Schema: Schema, Routes: slices.Clone(written.Routes)}
+		next.Routes[7] = &edited
+		data, _, err := next.Encode(written)
+		if err != nil {
+			b.Fatal(err)
+		}
+		got, revision, err := Decode(data, read)
+		if err != nil || !store.SetShard(0, got, revision) {
+			b.Fatal("nothing has changed", err)
+		}
+		written, read = next, got
 	}
 }

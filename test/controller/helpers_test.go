@@ -76,7 +76,7 @@ var decoded = map[string]published{}
 func decode(secret *corev1.Secret) published {
 	p, known := decoded[secret.ResourceVersion]
 	if !known {
-		p.shard, p.revision, p.err = table.Decode(secret.Data[table.ShardKey])
+		p.shard, p.revision, p.err = table.Decode(secret.Data[table.ShardKey], nil)
 		decoded[secret.ResourceVersion] = p
 	}
 	return p

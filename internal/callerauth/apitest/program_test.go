@@ -85,7 +85,7 @@ func kubeconfig(ctx context.Context) string {
 func publish(ctx context.Context, routes ...*table.Route) {
 	GinkgoHelper()
 	for index, shard := range table.New(routes).Split() {
-		data, _, err := shard.Encode()
+		data, _, err := shard.Encode(nil)
 		Expect(err).NotTo(HaveOccurred())
 		object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: table.ShardName(index)},
 			Type: table.ShardSecretType, Data: map[string][]byte{table.ShardKey: data}}

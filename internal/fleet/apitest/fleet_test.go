@@ -34,7 +34,7 @@ var _ = Describe("The table", func() {
 		p := startProxy(ctx, "proxy-1")
 		Eventually(p.Ready).Should(Succeed())
 		edited := tableOf("m", "another").Split()[shardOf("another")]
-		data, revision, err := edited.Encode()
+		data, revision, err := edited.Encode(nil)
 		Expect(err).NotTo(HaveOccurred())
 		began := time.Now()
 		put(ctx, shardOf("another"), data)
@@ -55,7 +55,7 @@ var _ = Describe("The table", func() {
 		other := (shardOf("m") + 1) % table.Shards // its event comes after those above only by luck, so it is tried alone
 		marker := tableOf("m").Split()[other]
 		marker.Schema = table.Schema + 1
-		data, _, err := marker.Encode()
+		data, _, err := marker.Encode(nil)
 		Expect(err).NotTo(HaveOccurred())
 		put(ctx, other, data)
 		Consistently(p.models).WithTimeout(300 * time.Millisecond).Should(Equal([]string{"m"}))

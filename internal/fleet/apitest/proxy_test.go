@@ -125,7 +125,7 @@ func publish(ctx context.Context, shards int, models ...string) {
 	GinkgoHelper()
 	split := tableOf(models...).Split()
 	for i := range shards {
-		data, _, err := split[i].Encode()
+		data, _, err := split[i].Encode(nil)
 		Expect(err).NotTo(HaveOccurred())
 		put(ctx, i, data)
 	}
