@@ -96,10 +96,7 @@ func (a *attempt) endSpan(o *Outcome) {
 
 // spanEnd is what the span of an attempt or a probe at a backend ends with.
 func (o *Outcome) spanEnd(b *table.Backend) telemetry.AttemptEnd {
-	end := telemetry.AttemptEnd{Outcome: o.Class.String(), Regime: b.Regime, Cause: o.Cause, Status: o.Status}
-	if o.Class != Success && o.Class != Cancelled {
-		end.Error = string(o.attemptCode())
-	}
+	end := telemetry.AttemptEnd{Outcome: o.Class.String(), Regime: b.Regime, Cause: o.Cause, Status: o.Status, Error: string(o.attemptCode())}
 	if o.saturation() {
 		end.Regime = "saturated"
 	}
@@ -113,8 +110,7 @@ func (a *attempt) suspect(o *Outcome) {
 	default:
 		return
 	}
-	waited := time.Since(a.began)
-	if !a.token && waited >= breaker.SuspicionAfter && (a.limits.slow == 0 || waited < a.limits.slow) {
+	if !a.token && time.Since(a.began) >= breaker.SuspicionAfter {
 		a.x.p.cfg.Breakers.Suspect(a.backend.ID, a.x.path())
 	}
 }
@@ -187,7 +183,7 @@ func newRequest(ctx context.Context, target *url.URL, header http.Header, body o
 		}
 	}
 	r := &http.Request{Method: http.MethodPost, URL: target, Host: header.Get("Host"), Header: header,
-		Body: reader, ContentLength: size, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
+		Body: reader, ContentLength: size}
 	return r.WithContext(ctx)
 }
 

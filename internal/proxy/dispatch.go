@@ -17,16 +17,11 @@ func dispatch(x *exchange) *failure {
 	if x.stream {
 		x.caller.listen(x.route.Heartbeat)
 	}
-	steps := x.plan.Steps
-	for i := 0; i < len(steps); i++ {
-		if f := x.overdue(); f != nil {
-			return f
-		}
-		if x.tooSmall(steps[i].Backend) {
+	for i := range x.plan.Steps {
+		if x.tooSmall(x.plan.Steps[i].Backend) {
 			continue
 		}
-		settled, f := x.step(i)
-		if settled {
+		if settled, f := x.step(i); settled {
 			return f
 		}
 	}
@@ -65,11 +60,8 @@ func (x *exchange) step(i int) (settled bool, f *failure) {
 	return false, nil
 }
 
-// follows says whether there is time and a backend for another attempt after step i.
+// follows says whether there is a backend for another attempt after step i.
 func (x *exchange) follows(i int) bool {
-	if x.budget.spent(time.Now()) {
-		return false
-	}
 	for _, step := range x.plan.Steps[i+1:] {
 		if !x.tooSmall(step.Backend) {
 			return true

@@ -55,7 +55,7 @@ var rules = [...]rule{
 	Unsupported:   {name: "unsupported", next: true, evidence: breaker.EndpointMissing, code: openai.CodeUpstreamMisconfigured, reason: "failed", says: "does not serve this endpoint or model; its operator has to repair that"},
 
 	OutOfShare: {name: "out_of_share", next: true, evidence: breaker.Neutral, code: openai.CodeDeadlineExceeded, reason: "spilled", says: "showed no token within its share of the request's time"},
-	Cancelled:  {name: "cancelled", evidence: breaker.Neutral, code: openai.CodeClientClosed},
+	Cancelled:  {name: "cancelled", evidence: breaker.Neutral},
 	Deadline:   {name: "deadline", evidence: breaker.Neutral, code: openai.CodeDeadlineExceeded},
 	NoRoom:     {name: "no_room", evidence: breaker.Neutral, code: openai.CodeOverloaded},
 	Broken:     {name: "broken", evidence: breaker.Failed, code: openai.CodeStreamFailed},
@@ -136,14 +136,5 @@ func (o *Outcome) state() stream.State {
 
 // evidence is what the breaker learns.
 func (o *Outcome) evidence() breaker.Result {
-	r := breaker.Result{Kind: rules[o.Class].evidence, SlowAfter: o.Slow, Quota: o.Quota}
-	if o.HasRetryAfter {
-		r.RetryAfter = o.RetryAfter
-	}
-	switch o.Class {
-	case Success, Rejected, TooLong, OutOfShare, Cancelled, Deadline, NoRoom:
-	default:
-		r.Message = o.Cause
-	}
-	return r
+	return breaker.Result{Kind: rules[o.Class].evidence, RetryAfter: o.RetryAfter, SlowAfter: o.Slow, Quota: o.Quota, Message: o.Cause}
 }

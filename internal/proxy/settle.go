@@ -44,14 +44,10 @@ func brokenMessage(backend *table.Backend, code openai.Code) string {
 // rejection hands on a backend's own error.
 func rejection(backend *table.Backend, o *Outcome) *failure {
 	status := o.Status
-	if status < 400 || status > 499 {
-		status = http.StatusBadRequest // an error inside a 200 that carried no status of its own
+	if status > 499 {
+		status = http.StatusBadRequest // an error inside a 200 whose code and status contradict each other
 	}
-	body := o.Body
-	if body == nil {
-		body = []byte{}
-	}
-	return &failure{rejected: body, err: &openai.Error{Code: openai.CodeUpstreamRejected, Status: status, UpstreamStatus: status,
+	return &failure{rejected: o.Body, err: &openai.Error{Code: openai.CodeUpstreamRejected, Status: status, UpstreamStatus: status,
 		Message: "backend " + backend.Name + " rejected the request"}}
 }
 
@@ -125,7 +121,7 @@ func (x *exchange) openBreakers() (saturated bool, wait time.Duration) {
 func (x *exchange) retryAfter() time.Duration {
 	var smallest time.Duration
 	for i := range x.trail {
-		if o := &x.trail[i].outcome; o.Class == Refused && o.HasRetryAfter {
+		if o := &x.trail[i].outcome; o.HasRetryAfter {
 			smallest = shorter(smallest, max(o.RetryAfter, time.Second))
 		}
 	}
