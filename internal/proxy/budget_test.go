@@ -30,9 +30,11 @@ import (
 type bubble struct {
 	proxy    *Proxy
 	breakers *breaker.Registry
+	metrics  *prometheus.Registry
 
 	mu     sync.Mutex
-	probes []string // backends that were asked by the proxy itself
+	asked  []string // backends that were asked by callers,
+	probes []string // and by the proxy itself
 }
 
 const (
@@ -60,7 +62,7 @@ func newBubble(t *testing.T, says []string, change func(*table.Route)) *bubble {
 	}
 	change(route)
 	registry, log, store := prometheus.NewRegistry(), slog.New(slog.DiscardHandler), table.NewStore()
-	b := &bubble{breakers: breaker.New(breaker.Options{})}
+	b := &bubble{breakers: breaker.New(breaker.Options{}), metrics: registry}
 	store.Set(table.New([]*table.Route{route}))
 	b.breakers.Apply(store.Load())
 	b.proxy = New(Config{Store: store, Breakers: b.breakers, Admission: admission.New(admission.Options{}),
@@ -91,11 +93,13 @@ func (b *bubble) answer(conn net.Conn, addr, text string) {
 		return
 	}
 	body, _ := io.ReadAll(r.Body)
+	list := &b.asked
 	if strings.Contains(string(body), `"ping"`) {
-		b.mu.Lock()
-		b.probes = append(b.probes, strings.TrimSuffix(addr, ":80"))
-		b.mu.Unlock()
+		list = &b.probes
 	}
+	b.mu.Lock()
+	*list = append(*list, strings.TrimSuffix(addr, ":80"))
+	b.mu.Unlock()
 	for i, piece := range strings.Split(text, pauseMark) {
 		if i%2 == 0 {
 			_, _ = io.WriteString(conn, piece) // nothing, for silence
@@ -119,15 +123,18 @@ func (b *bubble) send(ctx context.Context, body io.Reader, header ...string) (*h
 		r.Header.Set(header[i], header[i+1])
 	}
 	w, began := httptest.NewRecorder(), time.Now()
-	func() {
-		defer func() {
-			if fault := recover(); fault != nil && fault != http.ErrAbortHandler { //nolint:errorlint // the value itself is how a handler cuts the connection of one who left
-				panic(fault)
-			}
-		}()
-		b.proxy.Handler().ServeHTTP(w, r)
-	}()
+	handle(func() { b.proxy.Handler().ServeHTTP(w, r) })
 	return w, time.Since(began).Truncate(10 * time.Millisecond) // deadlines of connections are rounded up
+}
+
+// handle calls a handler as net/http does, whose connection it may cut.
+func handle(handler func()) {
+	defer func() {
+		if fault := recover(); fault != nil && fault != http.ErrAbortHandler { //nolint:errorlint // the value itself is how a handler cuts the connection of one who left
+			panic(fault)
+		}
+	}()
+	handler()
 }
 
 // attemptsOf lists the attempts that an error tells of.
@@ -209,6 +216,9 @@ func TestBudget(t *testing.T) {
 				if strings.Contains(w.Body.String(), "[DONE]") {
 					t.Error("an error was followed by [DONE]")
 				}
+				if spent := strings.Contains(w.Body.String(), "no complete answer within "+tc.wantAfter.String()+", the request's whole time"); spent != strings.HasPrefix(tc.wantError, "request_deadline_exceeded") {
+					t.Errorf("message of %s", w.Body)
+				}
 				for _, rec := range b.breakers.Records() {
 					if slow := strings.Contains(tc.wantError, "saturated"); rec.Saturations != 0 && !slow {
 						t.Errorf("the end of the time was held against a backend: %+v", rec)
@@ -250,6 +260,7 @@ func TestSuspicion(t *testing.T) {
 	cases := map[string]struct {
 		says        []string
 		change      func(*table.Route)
+		whole       bool          // no stream is asked for
 		leave       time.Duration // of the caller; 0: it stays
 		budget      string
 		wantProbes  []string
@@ -265,6 +276,10 @@ func TestSuspicion(t *testing.T) {
 			says: []string{silence, oneToken}, change: slow(time.Minute), budget: "7000", wantProbes: []string{"a"}, wantSilence: 1},
 		"a budget that ends": {
 			says: []string{silence}, change: slow(time.Minute), budget: "7000", wantProbes: []string{"a"}, wantSilence: 1},
+		"a caller that leaves an answer that has no limit of its own": {
+			says: []string{silence}, change: slow(time.Minute), whole: true, leave: 6 * time.Second, wantProbes: []string{"a"}, wantSilence: 1},
+		"not a backend that has told that it failed": {
+			says: []string{pauseMark + "6s" + pauseMark + "HTTP/1.1 500 x\r\nContent-Length: 2\r\n\r\n{}"}, change: slow(time.Minute)},
 		"not a share that is shorter than 5 s": {
 			says: []string{silence, oneToken}, change: slow(time.Minute), budget: "5000"},
 		"not where the first token has come": {
@@ -295,7 +310,7 @@ func TestSuspicion(t *testing.T) {
 				if tc.budget != "" {
 					header = []string{"X-Request-Timeout-Ms", tc.budget}
 				}
-				_, _ = b.ask(callers, true, header...)
+				_, _ = b.ask(callers, !tc.whole, header...)
 				leave()
 				<-time.After(2 * time.Minute)
 				stop()

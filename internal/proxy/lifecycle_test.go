@@ -230,6 +230,9 @@ func TestQueue(t *testing.T) {
 		if got := toldBy(t, third); got.Status != 429 || got.Code != "rate_limit_error" || got.RetryAfter == "" {
 			t.Errorf("with a full queue: %+v", got)
 		}
+		if !r.counted("llm_queue_rejected_total 1") {
+			t.Error("who is turned away is not counted")
+		}
 		free()
 		if diff := cmp.Diff(queued+attemptA1+startedA1+c("a")+fin+done, (<-second).body); diff != "" {
 			t.Errorf("the second (-want +got):\n%s", diff)

@@ -105,6 +105,9 @@ func TestModelsAreForEverybodyWhereCallersAreNotToldApart(t *testing.T) {
 		if name := recorder.Ended()[0].Name(); name != want || got.header.Get("X-Request-Id") == "" {
 			t.Errorf("%s: span %q, want %q; header %v", path, name, want, got.header)
 		}
+		if facts := factsOf(recorder.Ended()[0]); strings.Contains(facts, "gen_ai") {
+			t.Errorf("%s: what is asked about a model is no call of one: %s", path, facts)
+		}
 	}
 	if strings.Contains(r.log.String(), `"caller"`) {
 		t.Errorf("a caller in the log: %s", r.log)

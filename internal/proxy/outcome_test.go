@@ -63,9 +63,21 @@ var (
 	clean         = learned{State: breaker.Closed}
 	failedOnce    = learned{State: breaker.Closed, Failures: 1}
 	refused       = learned{State: breaker.Open, Reason: breaker.ReasonRefused}
+	unpaid        = learned{State: breaker.Open, Reason: breaker.ReasonQuota}
 	misconfigured = learned{State: breaker.Open, Reason: breaker.ReasonMisconfigured}
 	pairMarked    = learned{State: breaker.Closed, Pair: true}
 )
+
+// reasonAfter is X-Spillway-Reason of the backend that is asked after one that left this behind.
+func reasonAfter(l learned) string {
+	switch l {
+	case clean: // the prompt was too long for it
+		return "spilled"
+	case refused, unpaid:
+		return "saturated"
+	}
+	return "failed"
+}
 
 func TestOutcomesFollowTheTable(t *testing.T) {
 	const envelope = `{"error":{"message":"no","type":"t","code":"their_code"}}`
@@ -83,7 +95,9 @@ func TestOutcomesFollowTheTable(t *testing.T) {
 		"complete answer": {answer: status(200, "", whole), learns: clean},
 		"429 with Retry-After": {answer: status(429, "Retry-After: 7\r\n", envelope), next: true, learns: refused,
 			want: told{429, "backend_saturated", "7", ""}},
-		"429 without":                {answer: status(429, "", envelope), next: true, learns: refused, want: told{429, "backend_saturated", "60", ""}},
+		"429 without": {answer: status(429, "", envelope), next: true, learns: refused, want: told{429, "backend_saturated", "60", ""}},
+		"429 for an empty account": {answer: status(429, "Retry-After: 1\r\n", `{"error":{"message":"no","code":"insufficient_quota"}}`), next: true, learns: unpaid,
+			want: told{429, "backend_saturated", "1", ""}},
 		"529":                        {answer: status(529, "", envelope), next: true, learns: refused, want: saturated},
 		"503 with Retry-After":       {answer: status(503, "Retry-After: 9\r\n", envelope), next: true, learns: refused, want: told{503, "backend_saturated", "9", ""}},
 		"503 Loading model":          {answer: status(503, "", `{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}`), next: true, learns: refused, want: saturated},
@@ -92,6 +106,9 @@ func TestOutcomesFollowTheTable(t *testing.T) {
 		"502":                        {answer: status(502, "", `<html>bad gateway</html>`), next: true, learns: failedOnce, want: upstreamError},
 		"504":                        {answer: status(504, "", envelope), next: true, learns: failedOnce, want: upstreamError},
 		"521":                        {answer: status(521, "", ``), next: true, learns: failedOnce, want: upstreamError},
+		"300":                        {answer: status(300, "", envelope), next: true, learns: misconfigured, want: ours},
+		"299 with an answer":         {answer: status(299, "", whole), learns: clean},
+		"101":                        {answer: "HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n", next: true, learns: failedOnce, want: upstreamError},
 		"408":                        {answer: status(408, "", envelope), next: true, learns: failedOnce, want: upstreamError},
 		"425":                        {answer: status(425, "", envelope), next: true, learns: failedOnce, want: upstreamError},
 		"499 from the backend":       {answer: status(499, "", envelope), next: true, learns: failedOnce, want: upstreamError},
@@ -106,6 +123,9 @@ func TestOutcomesFollowTheTable(t *testing.T) {
 		"body cut in the middle":     {answer: "HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n" + whole[:40], next: true, learns: failedOnce, want: invalid},
 		"an unknown content coding":  {answer: status(200, "Content-Encoding: br\r\n", whole), next: true, learns: failedOnce, want: invalid},
 		"400":                        {answer: status(400, "", envelope), learns: clean, want: told{400, "their_code", "", "false"}},
+		"400 that cannot be decoded": {answer: status(400, "Content-Encoding: br\r\n", envelope), learns: clean, want: told{400, "upstream_request_rejected", "", "false"}},
+		"a context too long in a 200, said to be a fault": {answer: status(200, "", strings.Replace(tooLong, "{", `{"status":500,`, 2)), next: true, learns: clean,
+			want: told{400, "context_length_exceeded", "", "false"}},
 		"409":                        {answer: status(409, "", envelope), learns: clean, want: told{409, "their_code", "", "false"}},
 		"413":                        {answer: status(413, "", envelope), learns: clean, want: told{413, "their_code", "", "false"}},
 		"415":                        {answer: status(415, "", envelope), learns: clean, want: told{415, "their_code", "", "false"}},
@@ -128,6 +148,9 @@ func TestOutcomesFollowTheTable(t *testing.T) {
 			got := r.post(unary)
 			if asked := b.count() == 1; asked != tc.next {
 				t.Errorf("next backend asked: %v, want %v", asked, tc.next)
+			}
+			if reason := got.header.Get("X-Spillway-Reason"); tc.next && reason != reasonAfter(tc.learns) {
+				t.Errorf("the next backend's reason is %q, want %q", reason, reasonAfter(tc.learns))
 			}
 			if tc.next && (got.status != 200 || got.body != whole) {
 				t.Errorf("the next backend's answer did not arrive: %d %q", got.status, got.body)
@@ -201,11 +224,18 @@ func closedPort(t *testing.T) string {
 func TestBackendsThatCannotBeReached(t *testing.T) {
 	cases := map[string]struct {
 		url    func(t *testing.T) string
+		tls    *table.TLS
 		change func(*proxy.Config)
 		learns learned
 		want   told
 		cause  string
 	}{
+		"a URL that cannot be used": {url: func(*testing.T) string { return "http://127.0.0.1:port" }, learns: misconfigured,
+			want: told{502, "upstream_misconfigured", "", "false"}, cause: "URL cannot be used"},
+		"a CA bundle that holds none": {url: closedPort, tls: &table.TLS{CA: "SECRET"}, learns: misconfigured,
+			want: told{502, "upstream_misconfigured", "", "false"}, cause: "CA bundle of the backend holds no certificate"},
+		"half a client certificate": {url: closedPort, tls: &table.TLS{ClientKey: "SECRET"}, learns: misconfigured,
+			want: told{502, "upstream_misconfigured", "", "false"}, cause: "client certificate of the backend cannot be used"},
 		"connection refused": {url: closedPort, learns: failedOnce, want: told{502, "upstream_error", "", ""}, cause: "connection refused"},
 		"no such name": {url: func(*testing.T) string { return "http://no-such-name.invalid/v1" }, learns: failedOnce,
 			want: told{502, "upstream_error", "", ""}, cause: "name resolution failed"},
@@ -217,7 +247,7 @@ func TestBackendsThatCannotBeReached(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			route := newRoute(says(t))
-			route.Chain[0].BaseURL = tc.url(t)
+			route.Chain[0].BaseURL, route.Chain[0].TLS = tc.url(t), tc.tls
 			change := tc.change
 			if change == nil {
 				change = func(*proxy.Config) {}
@@ -229,7 +259,10 @@ func TestBackendsThatCannotBeReached(t *testing.T) {
 			if diff := cmp.Diff(tc.learns, learnedBy(r.breakers, "a")); diff != "" {
 				t.Errorf("breaker (-want +got):\n%s", diff)
 			}
-			if log := r.log.String(); !strings.Contains(log, tc.cause) || strings.Contains(log, "127.0.0.1") || strings.Contains(log, ".invalid") {
+			if message := r.breakers.View("a", chatPath).Message; tc.learns == misconfigured && !strings.Contains(message, tc.cause) {
+				t.Errorf("the breaker says %q, want the cause %q", message, tc.cause)
+			}
+			if log := r.log.String(); !strings.Contains(log, tc.cause) || strings.Contains(log, "127.0.0.1") || strings.Contains(log, ".invalid") || strings.Contains(log, "SECRET") {
 				t.Errorf("log %q, want the cause %q and no host", log, tc.cause)
 			}
 		})
@@ -251,6 +284,12 @@ func TestExhaustedChains(t *testing.T) {
 			tried: `"attempts":[{"backend":"a","class":"failed"},{"backend":"b","class":"refused"}]`},
 		"all down": {answers: []string{status(500, "", `{}`), status(500, "", `{}`)}, want: told{502, "upstream_error", "", ""}, says: "all backends failed"},
 		"one down": {answers: []string{status(500, "", `{}`)}, want: told{502, "upstream_error", "", ""}, says: "the backend a failed"},
+		"refused without a wish: the time until the first breaker lets somebody through": {answers: []string{status(500, "", `{}`), status(429, "", `{}`)},
+			want: told{503, "backend_saturated", "60", ""}},
+		"too small at last: that answer, whatever came before": {answers: []string{status(500, "", `{}`), status(400, "", `{"error":{"message":"b","code":"context_length_exceeded"}}`)},
+			want: told{400, "context_length_exceeded", "", "false"}, says: `"message":"b"`},
+		"too small at first: what the last one ended in": {answers: []string{status(400, "", `{"error":{"message":"a","code":"context_length_exceeded"}}`), status(500, "", `{}`)},
+			want: told{502, "upstream_error", "", ""}, tried: `"attempts":[{"backend":"a","class":"too_long"},{"backend":"b","class":"failed"}]`},
 		"all too small: the first such answer": {
 			answers: []string{status(400, "", `{"error":{"message":"a","code":"context_length_exceeded"}}`), status(400, "", `{"error":{"message":"b","code":"context_length_exceeded"}}`)},
 			want:    told{400, "context_length_exceeded", "", "false"}, says: `"message":"a"`},
@@ -310,6 +349,71 @@ func TestAllOpen(t *testing.T) {
 	})
 }
 
+// Where everything is open a caller is told when the first backend may be asked again, and what is wrong with them.
+func TestWaitWhereAllAreLeftAlone(t *testing.T) {
+	const minute = 60 * time.Second
+	busy := func(d time.Duration) breaker.Result { return breaker.Result{Kind: breaker.Refused, RetryAfter: d} }
+	broken := breaker.Result{Kind: breaker.Misconfigured} // for a minute
+	cases := map[string]struct {
+		knows []breaker.Result // of a, b, ...
+		pin   string           // the only backend that is allowed
+		want  told
+	}{
+		"one that failed":              {knows: []breaker.Result{broken}, want: told{503, "upstream_error", "60", ""}},
+		"one that is busy":             {knows: []breaker.Result{busy(2 * minute)}, want: told{503, "backend_saturated", "120", ""}},
+		"the first is well first":      {knows: []breaker.Result{busy(30 * time.Second), broken}, want: told{503, "backend_saturated", "30", ""}},
+		"the last is well first":       {knows: []breaker.Result{broken, busy(30 * time.Second)}, want: told{503, "backend_saturated", "30", ""}},
+		"one that a pin keeps it from": {knows: []breaker.Result{broken, busy(30 * time.Second)}, pin: "a", want: told{503, "upstream_error", "60", ""}},
+		"one that a pin leaves for it": {knows: []breaker.Result{broken, busy(2 * minute)}, pin: "b", want: told{503, "backend_saturated", "120", ""}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			route := newRoute(says(t), says(t))
+			route.Chain, route.WhenAllOpen = route.Chain[:len(tc.knows)], table.AllOpenReject
+			if tc.pin != "" {
+				route.Pins = []table.Pin{{Name: "p", Backend: tc.pin, Mode: table.PinOnly, ExpiresAt: time.Now().Add(time.Hour)}}
+			}
+			r := newRig(t, route)
+			for i, result := range tc.knows {
+				p, _ := r.breakers.Admit(route.Chain[i].ID, chatPath, breaker.Normal)
+				p.Done(result)
+			}
+			if diff := cmp.Diff(tc.want, toldBy(t, r.post(unary))); diff != "" {
+				t.Errorf("error (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// An attempt is counted by what it ended in, and what is busy once more.
+func TestAttemptsAreCountedByTheirOutcome(t *testing.T) {
+	for word, answer := range map[string]string{
+		"success": status(200, "", whole), "refused": status(429, "", `{}`), "failed": status(500, "", `{}`), "invalid_response": status(200, "", `{}`),
+		"rejected": status(422, "", `{}`), "too_long": status(400, "", `{"error":{"code":"context_length_exceeded"}}`), "misconfigured": status(401, "", `{}`),
+		"forbidden": status(403, "", `{}`), "unsupported": status(404, "", `{}`), "broken": sseHead + c("x"),
+	} {
+		t.Run(word, func(t *testing.T) {
+			r := newRig(t, newRoute(says(t, answer)))
+			body := unary
+			if word == "broken" {
+				body = streamed
+			}
+			r.post(body)
+			waitFor(t, func() bool { return r.counted("llm_in_flight_requests 0") })
+			if !r.counted(`llm_attempts_total{backend="a",logical_model="ns/m",outcome="` + word + `"} 1`) {
+				t.Errorf("not counted as %s:\n%s", word, r.exposed())
+			}
+			if got := r.counted(`llm_backend_saturated_total{backend="a",logical_model="ns/m"} 1`); got != (word == "refused") {
+				t.Errorf("counted as saturated: %v", got)
+			}
+			answered := word == "success" || word == "broken"
+			if got := r.counted(`llm_request_duration_seconds_count{backend="a",logical_model="ns/m"} 1`); got != answered || strings.Contains(r.exposed(), `backend=""`) {
+				t.Errorf("its duration is measured: %v", got)
+			}
+		})
+	}
+}
+
 func TestContextWindowsSpillTheRequest(t *testing.T) {
 	prompt := `{"model":"ns/m","messages":[{"role":"user","content":"` + strings.Repeat("word ", 8000) + `"}]}`
 	tooLong := status(400, "", `{"error":{"message":"too long","code":"context_length_exceeded"}}`)
@@ -319,6 +423,14 @@ func TestContextWindowsSpillTheRequest(t *testing.T) {
 		route.Chain[0].ContextWindow, route.Chain[1].ContextWindow, route.Chain[2].ContextWindow = 128000, 8000, 128000
 		if got := newRig(t, route).post(prompt); got.status != 200 || b.count() != 0 {
 			t.Errorf("status %d, the small backend was asked %d times", got.status, b.count())
+		}
+	})
+	t.Run("an answer that says so of one window says so of another of its size", func(t *testing.T) {
+		a, b, cc := says(t, tooLong), says(t, tooLong), says(t, status(200, "", whole))
+		route := newRoute(a, b, cc)
+		route.Chain[0].ContextWindow, route.Chain[1].ContextWindow, route.Chain[2].ContextWindow = 16000, 16000, 16001
+		if got := newRig(t, route).post(prompt); got.status != 200 || b.count() != 0 || cc.count() != 1 {
+			t.Errorf("status %d, the one of the same size was asked %d times", got.status, b.count())
 		}
 	})
 	t.Run("an answer that says so leads to a larger or unknown window", func(t *testing.T) {
@@ -339,6 +451,9 @@ func TestRetryAsksTheSameBackendAgain(t *testing.T) {
 	}{
 		"a 500 is tried again":            {first: status(500, "", `{}`), attempts: 1, want: 2},
 		"a closed connection, too":        {first: "", attempts: 1, want: 2},
+		"a 408 not":                       {first: status(408, "", `{}`), attempts: 3, want: 1},
+		"a 503 that says busy never":      {first: status(503, "Retry-After: 1\r\n", `{}`), attempts: 3, want: 1},
+		"an endpoint that is missing":     {first: status(501, "", `{}`), attempts: 3, want: 1},
 		"a 429 never":                     {first: status(429, "", `{}`), attempts: 3, want: 1},
 		"an answer that is none, neither": {first: status(200, "", `{}`), attempts: 3, want: 1},
 		"nothing without retry.attempts":  {first: status(500, "", `{}`), attempts: 0, want: 1},

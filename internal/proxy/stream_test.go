@@ -408,6 +408,7 @@ func TestStreamsThatBreakAreToldSo(t *testing.T) {
 		"silence longer than idle":   {func(w *wire) { w.send(sseHead, c("one")); w.silence() }, "stream_idle"},
 		"an event larger than a cap": {func(w *wire) { w.send(sseHead, c("one"), "data: "+strings.Repeat("x", 17<<20)) }, "stream_failed"},
 	}
+	said := map[string]string{"stream_incomplete": "ended", "stream_idle": "went silent", "stream_failed": "failed"}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			b := says(t, sseHead, c("b"), fin, done)
@@ -420,6 +421,11 @@ func TestStreamsThatBreakAreToldSo(t *testing.T) {
 			rest, ok := strings.CutPrefix(events(got.body), c("one"))
 			if !ok || !strings.HasPrefix(rest, `data: {"error":{`) || !strings.Contains(rest, errorEvent(tc.wantCode)) || strings.Count(rest, "\n\n") != 1 {
 				t.Errorf("events %q, want the first token, then one error event with %s", events(got.body), tc.wantCode)
+			}
+			for _, part := range []string{`"message":"the stream of backend a ` + said[tc.wantCode] + ` before its answer was whole"`, `"attempts":[{"backend":"a","class":"broken"}]`} {
+				if !strings.Contains(rest, part) {
+					t.Errorf("no %s in %q", part, rest)
+				}
 			}
 			if strings.Contains(got.body, "10.0.0.1") || strings.Contains(got.body, "127.0.0.1") {
 				t.Errorf("the error names a host: %q", rest)

@@ -189,22 +189,23 @@ func TestHowAWaitForASlotEnds(t *testing.T) {
 		p.Done(breaker.Result{Kind: breaker.Refused, RetryAfter: time.Hour})
 	}
 	cases := map[string]struct {
-		says      []string
-		before    func(b *bubble) // when nobody has the slot,
-		meanwhile func(b *bubble) // when the first caller has it, and
-		within    func(b *bubble) // when the second one waits
-		header    []string
-		wantAfter time.Duration
-		want      string // the last comment
+		says       []string
+		before     func(b *bubble) // when nobody has the slot,
+		meanwhile  func(b *bubble) // when the first caller has it, and
+		within     func(b *bubble) // when the second one waits
+		header     []string
+		wantAfter  time.Duration
+		want       string // the last comment
+		wantStatus int
 	}{
-		"with the request's time": {says: []string{silence}, header: []string{"X-Request-Timeout-Ms", "2000"}, wantAfter: 2 * time.Second},
+		"with the request's time": {says: []string{silence}, header: []string{"X-Request-Timeout-Ms", "2000"}, wantAfter: 2 * time.Second, wantStatus: 504},
 		"with a slot, for a last resort too": {says: []string{later}, meanwhile: func(b *bubble) { openBreaker(b, "a") },
-			wantAfter: 10 * time.Second, want: `{"state":"upstream_started","n":1,"backend":"a","reason":"breaker-open"}`},
-		"at once, behind another last resort": {says: []string{silence}, before: func(b *bubble) { openBreaker(b, "a") }},
+			wantAfter: 10 * time.Second, want: `{"state":"upstream_started","n":1,"backend":"a","reason":"breaker-open"}`, wantStatus: 200},
+		"at once, behind another last resort": {says: []string{silence}, before: func(b *bubble) { openBreaker(b, "a") }, wantStatus: 503},
 		"not for a backend that has opened": {says: []string{later, oneToken}, within: func(b *bubble) { openBreaker(b, "b") },
-			wantAfter: 10 * time.Second, want: `{"state":"upstream_started","n":1,"backend":"a","reason":"first"}`},
+			wantAfter: 10 * time.Second, want: `{"state":"upstream_started","n":1,"backend":"a","reason":"first"}`, wantStatus: 200},
 		"for one that is well": {says: []string{later, oneToken + "data: [DONE]\n\n"},
-			wantAfter: time.Second, want: `{"state":"upstream_started","n":2,"backend":"b","reason":"spilled"}`},
+			wantAfter: time.Second, want: `{"state":"upstream_started","n":2,"backend":"b","reason":"spilled"}`, wantStatus: 200},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -228,8 +229,8 @@ func TestHowAWaitForASlotEnds(t *testing.T) {
 				}
 				w, after := b.ask(t.Context(), true, tc.header...)
 				said := strings.Split(comments(w.Body.String()), "\n")
-				if got := said[len(said)-1]; after != tc.wantAfter || got != tc.want {
-					t.Errorf("after %s, want %s; told %q: %s", after, tc.wantAfter, said, w.Body)
+				if got := said[len(said)-1]; after != tc.wantAfter || got != tc.want || w.Code != tc.wantStatus {
+					t.Errorf("%d after %s, want %s; told %q: %s", w.Code, after, tc.wantAfter, said, w.Body)
 				}
 				leave()
 				first.Wait()
