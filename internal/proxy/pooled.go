@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptrace"
@@ -35,10 +36,27 @@ func (t *transport) roundTrip(ctx context.Context, request func(context.Context)
 		GotFirstResponseByte: func() { answered.Store(true) },
 	}
 	resp, err := t.pool.RoundTrip(request(httptrace.WithClientTrace(ctx, trace)))
-	if err == nil || ctx.Err() != nil || !reused.Load() || answered.Load() {
+	if err == nil || ctx.Err() != nil || !reused.Load() || answered.Load() || wasTaken(err) {
 		return resp, err
 	}
 	return t.fresh.RoundTrip(request(ctx))
+}
+
+// streamReset is a reset of one stream of HTTP/2. errors.As fills it from what net/http returns, by the names of the fields.
+type streamReset struct {
+	StreamID uint32
+	Code     uint32
+	Cause    error
+}
+
+func (streamReset) Error() string { return "stream reset" }
+
+// wasTaken says whether the backend has reset a request whose connection lives. That is an answer, and the request may have been
+// worked on, unless the code is the one that says the opposite.
+func wasTaken(err error) bool {
+	const refusedStream = 0x7
+	var reset streamReset
+	return errors.As(err, &reset) && reset.Code != refusedStream
 }
 
 // pump is a body that a goroutine of its own reads, so that the waiter can wait for other things too.
