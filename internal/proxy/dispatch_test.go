@@ -46,6 +46,9 @@ func TestWhatACallerIsToldOfAnAttemptThatWasGivenUp(t *testing.T) {
 			`{"state":"backend_failed","backend":"a","failing_over":true,"code":"upstream_5xx"}`},
 		"a 408": {[]string{"HTTP/1.1 408 x\r\nContent-Length: 2\r\n\r\n{}", okStream}, none,
 			`{"state":"backend_failed","backend":"a","failing_over":true,"code":"upstream_error"}`},
+		"a 500 whose body does not come": {[]string{"HTTP/1.1 500 x\r\nContent-Length: 2\r\n\r\n{", okStream},
+			func(r *table.Route) { r.Chain[0].Saturation.SlowAfter = time.Second },
+			`{"state":"backend_failed","backend":"a","failing_over":true,"code":"upstream_5xx"}`},
 		"no answer": {[]string{"HTTP/1.1 200 x\r\nContent-Length: 2\r\n\r\n{}", okStream}, none,
 			`{"state":"backend_failed","backend":"a","failing_over":true,"code":"response_validation_failed"}`},
 		"a 401": {[]string{"HTTP/1.1 401 x\r\nContent-Length: 2\r\n\r\n{}", okStream}, none,
@@ -79,6 +82,29 @@ func TestWhatACallerIsToldOfAnAttemptThatWasGivenUp(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Two silences open a backend's breaker: from then on callers go to the next one at once.
+func TestSaturatedBackendIsPassedOverFromThenOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const slow = 30 * time.Second
+		b := newBubble(t, []string{silence, okStream}, func(r *table.Route) { r.Chain[0].Saturation.SlowAfter = slow })
+		for i, want := range []struct {
+			after  time.Duration
+			reason string
+		}{{slow, "saturated"}, {slow, "saturated"}, {0, "breaker-open"}, {0, "breaker-open"}} {
+			w, after := b.ask(t.Context(), true)
+			if reason := w.Header().Get("X-Spillway-Reason"); after != want.after || reason != want.reason || !strings.HasSuffix(w.Body.String(), "data: [DONE]\n\n") {
+				t.Errorf("request %d after %s, reason %q: %s", i, after, reason, w.Body)
+			}
+		}
+		if diff := cmp.Diff([]string{"a", "b", "a", "b", "b", "b"}, b.asked); diff != "" {
+			t.Errorf("asked (-want +got):\n%s", diff)
+		}
+		if v := b.breakers.View("a", "/v1/chat/completions"); v.State != breaker.Open || v.Reason != breaker.ReasonSaturated {
+			t.Errorf("breaker %+v", v)
+		}
+	})
 }
 
 // A retry is a further try at the same entry of the chain: it is not announced again, and its pause is a wait like any other.
@@ -201,6 +227,19 @@ func TestCallerThatCannotBeWrittenToHasNoOtherBackendAsked(t *testing.T) {
 		handle(func() { b.proxy.Handler().ServeHTTP(w, r) })
 		if diff := cmp.Diff([]string{"a"}, b.asked); diff != "" {
 			t.Errorf("asked (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Nor is an answer read on that it does not take.
+func TestStreamThatCannotBeWrittenIsNotReadOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, []string{oneToken + later("10s", "data: [DONE]\n\n")}, func(*table.Route) {})
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/chat/completions", strings.NewReader(`{"model":"ns/m","stream":true}`))
+		began := time.Now()
+		handle(func() { b.proxy.Handler().ServeHTTP(&deaf{ResponseRecorder: httptest.NewRecorder()}, r) })
+		if after := time.Since(began); after != 0 || b.breakers.Records() != nil {
+			t.Errorf("after %s, breakers %+v", after, b.breakers.Records())
 		}
 	})
 }

@@ -187,11 +187,12 @@ func TestStreamsThatNeverBeginAreFailedAttempts(t *testing.T) {
 			answer: []string{sseHead, "event: error\ndata: {\"error\":{\"message\":\"x\"}}\n\n"},
 			learns: failedOnce, want: told{502, "upstream_error", "", ""},
 		},
-		"an empty stream":             {answer: []string{sseHead}, learns: failedOnce, want: told{502, "response_validation_failed", "", ""}},
-		"DONE alone":                  {answer: []string{sseHead, done}, learns: failedOnce, want: told{502, "response_validation_failed", "", ""}},
-		"cut before the first token":  {answer: []string{sseHead, role}, learns: failedOnce, want: told{502, "response_validation_failed", "", ""}},
-		"HTML that calls itself SSE":  {answer: []string{sseHead, "<!DOCTYPE html>"}, learns: failedOnce, want: told{502, "response_validation_failed", "", ""}},
-		"a string for an error (200)": {answer: []string{status(200, "", `{"error":"Unexpected endpoint or method. (POST /v1/v1/chat/completions)"}`)}, learns: failedOnce, want: told{502, "response_validation_failed", "", ""}},
+		"an empty stream":              {answer: []string{sseHead}, learns: failedOnce, want: told{502, "response_validation_failed", "", ""}},
+		"a text completion, to a chat": {answer: []string{status(200, "", `{"choices":[{"index":0,"text":"x"}]}`)}, learns: failedOnce, want: told{502, "response_validation_failed", "", ""}},
+		"DONE alone":                   {answer: []string{sseHead, done}, learns: failedOnce, want: told{502, "response_validation_failed", "", ""}},
+		"cut before the first token":   {answer: []string{sseHead, role}, learns: failedOnce, want: told{502, "response_validation_failed", "", ""}},
+		"HTML that calls itself SSE":   {answer: []string{sseHead, "<!DOCTYPE html>"}, learns: failedOnce, want: told{502, "response_validation_failed", "", ""}},
+		"a string for an error (200)":  {answer: []string{status(200, "", `{"error":"Unexpected endpoint or method. (POST /v1/v1/chat/completions)"}`)}, learns: failedOnce, want: told{502, "response_validation_failed", "", ""}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -53,7 +53,6 @@ func unreadable(err error) Outcome {
 // judgeStatus judges an answer whose status is not 2xx. stored says that the request names something that a backend keeps.
 func judgeStatus(resp *http.Response, body []byte, arrived time.Time, stored bool) Outcome {
 	answer := openai.JudgeStatus(&openai.Response{Status: resp.StatusCode, Header: resp.Header, Body: body, Now: arrived, Stored: stored})
-	answer.Status = resp.StatusCode
 	return outcomeOf(answer)
 }
 
@@ -94,7 +93,7 @@ func (a *attempt) deliver(body []byte, model openai.Span) Outcome {
 // relay passes a stream on until it ends, one way or another. err is that of the last read.
 func (a *attempt) relay(body io.Reader, err error) Outcome {
 	for {
-		if err != nil && a.verdict != nil {
+		if a.verdict != nil {
 			return *a.verdict
 		}
 		if o, ended := a.takeEvents(err); ended {

@@ -68,6 +68,11 @@ func TestOtherDialectsPassThrough(t *testing.T) {
 		if got := toldBy(t, r.postTo("/v1/responses", `{"model":"ns/m","input":"x"}`)); got.Code != "response_validation_failed" {
 			t.Errorf("error %+v", got)
 		}
+		whole := status(200, "", `{"id":"r","output":[]}`)
+		r = newRig(t, newRoute(says(t, whole), says(t, whole)))
+		if got := toldBy(t, r.postTo("/v1/responses", `{"model":"ns/m","input":"x","stream":true}`)); got.Code != "response_validation_failed" {
+			t.Errorf("a body for a stream: error %+v", got)
+		}
 	})
 	t.Run("an endpoint that is missing does not stop the others", func(t *testing.T) {
 		u := newUpstream(t, func(n int, w *wire) {

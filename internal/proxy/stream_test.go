@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spillway-dev/spillway/api/stream"
-	"github.com/spillway-dev/spillway/internal/breaker"
 	"github.com/spillway-dev/spillway/internal/table"
 )
 
@@ -103,6 +102,26 @@ func TestStreamsPassByteForByte(t *testing.T) {
 	}
 }
 
+// An answer that names no model gets none.
+func TestAnswersWithoutAModelStayAsTheyAre(t *testing.T) {
+	bare := func(s string) string { return strings.ReplaceAll(s, `"model":"m",`, "") }
+	route := newRoute(newUpstream(t, func(n int, w *wire) {
+		if n == 0 {
+			w.send(sseHead, bare(c("a")+fin)+done)
+		} else {
+			w.send(status(200, "", bare(whole)))
+		}
+	}))
+	route.ResponseModel = table.ModelLogical
+	r := newRig(t, route)
+	if diff := cmp.Diff(bare(c("a")+fin)+done, events(r.post(streamed).body)); diff != "" {
+		t.Errorf("stream (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(bare(whole), r.post(unary).body); diff != "" {
+		t.Errorf("body (-want +got):\n%s", diff)
+	}
+}
+
 func TestLogicalModelIsWhatTheCallerSees(t *testing.T) {
 	route := newRoute(newUpstream(t, func(n int, w *wire) {
 		if n == 0 {
@@ -188,28 +207,6 @@ func TestFirstTokenDeadlineFiresAtEveryStage(t *testing.T) {
 				t.Errorf("breakers = %+v, want one saturation of a", records)
 			}
 		})
-	}
-}
-
-func TestSaturatedBackendIsPassedOverFromThenOn(t *testing.T) {
-	a := newUpstream(t, func(_ int, w *wire) { w.silence() })
-	b := says(t, sseHead, c("b"), fin, done)
-	route := newRoute(a, b)
-	route.Chain[0].Saturation.SlowAfter = 30 * time.Millisecond
-	r := newRig(t, route)
-	for range 3 {
-		if got := r.post(streamed); events(got.body) != c("b")+fin+done {
-			t.Fatalf("stream %q", got.body)
-		}
-	}
-	if a.count() != 2 {
-		t.Errorf("the silent backend was asked %d times, want 2", a.count())
-	}
-	if v := r.breakers.View("a", "/v1/chat/completions"); v.State != breaker.Open || v.Reason != breaker.ReasonSaturated {
-		t.Errorf("breaker of a = %+v", v)
-	}
-	if got := r.post(streamed); got.header.Get("X-Spillway-Reason") != "breaker-open" {
-		t.Errorf("header %v", got.header)
 	}
 }
 
@@ -461,7 +458,11 @@ func TestFinishedStreamThatStaysOpenIsWhole(t *testing.T) {
 func TestAnswersInTheOtherFormAreConverted(t *testing.T) {
 	t.Run("JSON to a request for a stream", func(t *testing.T) {
 		r := newRig(t, newRoute(says(t, status(200, "", whole))))
-		got := events(r.post(streamed).body)
+		stream := r.post(streamed)
+		if !strings.HasPrefix(stream.body, attemptA1+startedA1+"data: ") || stream.header.Get("Content-Type") != "text/event-stream" || stream.header.Get("X-Spillway-Backend") != "a" {
+			t.Errorf("stream %q, header %v", stream.body, stream.header)
+		}
+		got := events(stream.body)
 		if !strings.Contains(got, `"content":"hi"`) || !strings.Contains(got, `"finish_reason":"stop"`) || !strings.HasSuffix(got, done) {
 			t.Errorf("events %q", got)
 		}
