@@ -1,6 +1,10 @@
 package v1alpha1
 
-import "time"
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // clocksAgree is how far a report's renewTime may lie from its arrival while the two clocks are taken to agree. A report that was
 // listed, not watched, is as old as a renewal interval of 15 s and a slow write on top.
@@ -15,6 +19,12 @@ func (s *ProxyReportStatus) ClockOffset(seen time.Time) time.Duration {
 		return 0
 	}
 	return apart
+}
+
+// IsWrittenAfter says whether the proxy has written the report since the version of it with that renewTime, which it changes each
+// time. What others do to a report, such as an annotation, is no sign of life. Without a renewTime any change may be the proxy's.
+func (s *ProxyReportStatus) IsWrittenAfter(renewTime metav1.MicroTime) bool {
+	return s.RenewTime.IsZero() || !s.RenewTime.Equal(&renewTime)
 }
 
 // lastYear is the last one that is written with four digits. The schema takes no other.

@@ -38,7 +38,7 @@ type ProxyReportList struct {
 }
 
 // ProxyReportStatus is what a proxy says of itself. It is written when something changes (an opening or a closing at once, the
-// rest at most once a second) and refreshed every 15 s. A reader that sees no new resourceVersion for 45 s on its own
+// rest at most once a second) and refreshed every 15 s. A reader that sees no new renewTime for 45 s on its own
 // clock takes the proxy for dead.
 type ProxyReportStatus struct {
 	// pod is the name of the proxy's pod.

@@ -49,7 +49,7 @@ type reports struct {
 	changed func(status.Change)
 }
 
-// sighting is a report and when it last changed, on our clock.
+// sighting is a report and when its proxy last wrote it, on our clock.
 type sighting struct {
 	report *storedReport
 	at     time.Time
@@ -75,7 +75,11 @@ func (r *reports) set(key types.NamespacedName, report *storedReport) {
 		if ok && was.report.ResourceVersion == report.ResourceVersion {
 			return // the informer repeats itself; that is no sign of life
 		}
-		r.known[key] = sighting{report, r.clock.Now(), was.folded}
+		at := r.clock.Now()
+		if ok && !report.Status.IsWrittenAfter(was.report.Status.RenewTime) {
+			at = was.at // nor is what somebody else did to it
+		}
+		r.known[key] = sighting{report, at, was.folded}
 		if was.folded != nil && report.fault == "" && was.folded.fault == "" && status.Renewal(&report.Status, &was.folded.Status) {
 			return
 		}

@@ -50,6 +50,15 @@ func TestReportsAreLiveByOurOwnClock(t *testing.T) {
 			c.Step(40 * time.Second)
 			r.set(key, report("1"))
 		}, state{1, 0, 5 * time.Second}},
+		"one that somebody else annotates": {func(r *reports, c *clocktesting.FakeClock) {
+			written := metav1.NewMicroTime(c.Now())
+			for _, version := range []string{"1", "2", "3"} {
+				touched := report(version)
+				touched.Status.RenewTime = written
+				r.set(key, touched)
+				c.Step(20 * time.Second)
+			}
+		}, state{0, 0, 45 * time.Second}},
 		"one unseen for long is to be deleted": {func(r *reports, c *clocktesting.FakeClock) {
 			r.set(key, report("1"))
 			c.Step(10 * time.Minute)
@@ -152,7 +161,7 @@ func TestReportsThatWereThereBeforeUsAreLiveByEachOther(t *testing.T) {
 			}
 			r.judgeAge()
 			for _, pod := range tc.then {
-				put(pod, "2", tc.ages[pod])
+				put(pod, "2", tc.ages[pod]-time.Second)
 			}
 			r.fold()
 			if got := r.fleet.Load().Live(); got != tc.want {

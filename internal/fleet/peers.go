@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
@@ -55,8 +56,9 @@ type peers struct {
 // peer is the last report of one proxy.
 type peer struct {
 	resourceVersion string
+	renewed         metav1.MicroTime // by its own clock
 
-	at   time.Time // when this resourceVersion came, on this proxy's clock
+	at   time.Time // when that came, on this proxy's clock
 	live bool      // it changed within reportLifetime
 	// sharing says that it has its share of the limits: it is live, or fell silent together with the API server.
 	sharing    bool
@@ -152,10 +154,15 @@ func (p *peers) observe(obj any) string {
 		p.readOwn(report)
 		return report.Name
 	}
-	if old := p.known[report.Name]; old != nil && old.resourceVersion == report.ResourceVersion {
+	old := p.known[report.Name]
+	if old != nil && old.resourceVersion == report.ResourceVersion {
 		return report.Name // a list that repeats what is known is no sign of life
 	}
 	p.noteContact(began)
+	if old != nil && !report.Status.IsWrittenAfter(old.renewed) {
+		old.resourceVersion = report.ResourceVersion
+		return report.Name // nor is what somebody else did to it
+	}
 	seen := newPeer(report, began, report.Status.ClockOffset(began))
 	p.known[report.Name] = seen
 	if p.adopting && seen.understood {
@@ -180,6 +187,7 @@ func (p *peers) inTouch(now time.Time) bool { return now.Sub(p.lastContact) <= c
 func newPeer(report *v1alpha1.ProxyReport, now time.Time, offset time.Duration) *peer {
 	seen := &peer{
 		resourceVersion: report.ResourceVersion,
+		renewed:         report.Status.RenewTime,
 		at:              now,
 		live:            true,
 		sharing:         true,

@@ -82,6 +82,11 @@ func report(name, resourceVersion string, change ...func(*v1alpha1.ProxyReportSt
 func draining(s *v1alpha1.ProxyReportStatus)   { s.Draining = true }
 func fromFuture(s *v1alpha1.ProxyReportStatus) { s.Schema++ }
 
+// written is a report with a renewTime.
+func written(second int64) func(*v1alpha1.ProxyReportStatus) {
+	return func(s *v1alpha1.ProxyReportStatus) { s.RenewTime = metav1.NewMicroTime(time.Unix(second, 0)) }
+}
+
 func TestPeers(t *testing.T) {
 	// Each step is followed by what breakers and limits are told.
 	type step struct {
@@ -148,6 +153,14 @@ func TestPeers(t *testing.T) {
 			{renewing(time.Second), []string{"forget other", "peers [self]", "live 1"}},
 			{tableReady, nil},
 			{update(report("other", "2")), []string{"adopt other tower:Open:1m0s", "peers [other self]", "live 2"}},
+		},
+		"what somebody else does to a report is no sign of life": {
+			{list(report("a", "1", written(1)), report("self", "2")), []string{"peers [a self]", "live 2"}},
+			{renewing(reportLifetime - time.Second), nil},
+			{update(report("a", "3", written(1))), nil},
+			{renewing(time.Second), []string{"forget a", "peers [self]", "live 1"}},
+			{update(report("a", "4", written(1))), nil},
+			{update(report("a", "5", written(2))), []string{"peers [a self]", "live 2"}},
 		},
 		"the silence of all is the API server's: the last known shares hold, but nobody waits for news of the others": {
 			{list(report("a", "1"), report("b", "2")), []string{"peers [a b self]", "live 3"}},
