@@ -27,6 +27,10 @@ const (
 	DefaultReportRetention = 10 * time.Minute
 	// foldAfter lets several reports of one moment be folded at once.
 	foldAfter = 20 * time.Millisecond
+	// foldEvery is the longest between two folds, and asleep how much later than that one may be before it was not the machine's
+	// being busy but our being frozen. Shorter sleeps do no harm: a proxy that lives is silent for much less than the timeout.
+	foldEvery = 5 * time.Second
+	asleep    = 10 * time.Second
 	// clockSkew is how far the wall clocks of two nodes may lie apart without harm.
 	clockSkew = 5 * time.Minute
 )
@@ -39,7 +43,7 @@ type reports struct {
 
 	mu    sync.Mutex
 	known map[types.NamespacedName]sighting
-	// away says that the API server does not answer, and back is when it last began to again.
+	// away says that the API server does not answer, and back is when it last began to again, or when we were last frozen.
 	away  bool
 	back  time.Time
 	dirty signal
@@ -142,8 +146,8 @@ func (r *reports) judgeAge() {
 func (r *reports) Start(ctx context.Context) error {
 	r.judgeAge()
 	for {
-		next := r.fold()
-		timer := r.clock.NewTimer(next)
+		next := min(r.fold(), foldEvery)
+		began, timer := r.clock.Now(), r.clock.NewTimer(next)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -155,6 +159,16 @@ func (r *reports) Start(ctx context.Context) error {
 				return nil
 			}
 		}
+		r.waited(began)
+	}
+}
+
+// waited notices that we were frozen: what proxies wrote meanwhile is still to be read, so each has its time anew.
+func (r *reports) waited(since time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := r.clock.Now(); now.Sub(since) > foldEvery+asleep {
+		r.back = now
 	}
 }
 

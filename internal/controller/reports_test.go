@@ -1,8 +1,10 @@
 package controller
 
 import (
+	"context"
 	"maps"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -124,6 +126,37 @@ func TestReportsAreLiveByOurOwnClock(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Who was frozen finds all reports as old as they were, although their proxies have renewed them.
+func TestOurOwnSleepIsNotTheEndOfTheProxies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := clocktesting.NewFakeClock(time.Unix(0, 0))
+		r := newReports(clock, DefaultReportTimeout)
+		report := &storedReport{}
+		report.Status.Schema, report.Status.RenewTime = v1alpha1.ReportSchema, metav1.NewMicroTime(clock.Now())
+		r.set(types.NamespacedName{Namespace: "system", Name: "proxy-1"}, report)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go func() { _ = r.Start(ctx) }()
+		live := func(passes time.Duration) int {
+			time.Sleep(foldAfter)
+			clock.Step(passes)
+			synctest.Wait()
+			return r.fleet.Load().Live()
+		}
+		if live(time.Hour) != 1 {
+			t.Error("a proxy is gone because we were frozen")
+		}
+		for range DefaultReportTimeout/foldEvery - 1 {
+			if live(foldEvery) != 1 {
+				t.Fatal("after that it has not its whole time")
+			}
+		}
+		if live(foldEvery) != 0 {
+			t.Error("it is live for ever")
+		}
+	})
 }
 
 func TestReportsThatWereThereBeforeUsAreLiveByEachOther(t *testing.T) {
