@@ -63,6 +63,7 @@ type peer struct {
 	// sharing says that it has its share of the limits: it is live, or fell silent together with the API server.
 	sharing    bool
 	draining   bool
+	ready      bool // it has read its table
 	understood bool // its schema is ours
 	records    []breaker.Record
 }
@@ -102,8 +103,11 @@ func (p *peers) Add(obj any) error { return p.Update(obj) }
 func (p *peers) Update(obj any) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.observe(obj)
+	name, news := p.observe(obj)
 	p.updateLive()
+	if news {
+		p.adoptFrom(name)
+	}
 	return nil
 }
 
@@ -123,8 +127,13 @@ func (p *peers) Replace(objs []any, _ string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	listed := make(map[string]bool, len(objs))
+	var toAdopt []string
 	for _, obj := range objs {
-		listed[p.observe(obj)] = true
+		name, news := p.observe(obj)
+		listed[name] = true
+		if news {
+			toAdopt = append(toAdopt, name)
+		}
 	}
 	for name := range p.known {
 		if !listed[name] {
@@ -132,6 +141,9 @@ func (p *peers) Replace(objs []any, _ string) error {
 		}
 	}
 	p.updateLive()
+	for _, name := range toAdopt {
+		p.adoptFrom(name)
+	}
 	p.once.Do(func() { close(p.synced) })
 	return nil
 }
@@ -139,11 +151,12 @@ func (p *peers) Replace(objs []any, _ string) error {
 // Resync implements cache.ReflectorStore.
 func (p *peers) Resync() error { return nil }
 
-// observe takes note of a report and adopts what is in it. It returns the name of the proxy.
-func (p *peers) observe(obj any) string {
+// observe takes note of a report. It returns the name of the proxy, and whether there is something to adopt: who is live is told
+// first, else a breaker that another proxy has opened would be ours alone to probe.
+func (p *peers) observe(obj any) (name string, news bool) {
 	report, ok := obj.(*v1alpha1.ProxyReport)
 	if !ok {
-		return ""
+		return "", false
 	}
 	began := p.clock.Now()
 	if report.Name == p.self {
@@ -151,25 +164,31 @@ func (p *peers) observe(obj any) string {
 			p.ownVersion = report.ResourceVersion
 			p.noteContact(began)
 		}
-		p.readOwn(report)
-		return report.Name
+		return report.Name, p.readOwn(report)
 	}
 	old := p.known[report.Name]
 	if old != nil && old.resourceVersion == report.ResourceVersion {
-		return report.Name // a list that repeats what is known is no sign of life
+		return report.Name, false // a list that repeats what is known is no sign of life
 	}
 	p.noteContact(began)
 	if old != nil && !report.Status.IsWrittenAfter(old.renewed) {
 		old.resourceVersion = report.ResourceVersion
-		return report.Name // nor is what somebody else did to it
+		return report.Name, false // nor is what somebody else did to it
 	}
-	seen := newPeer(report, began, report.Status.ClockOffset(began))
-	p.known[report.Name] = seen
-	if p.adopting && seen.understood {
-		p.breakers.Adopt(report.Name, seen.records)
-		p.metrics.Adopted(p.clock.Since(began))
+	p.known[report.Name] = newPeer(report, began, report.Status.ClockOffset(began))
+	return report.Name, true
+}
+
+// adoptFrom offers what a proxy's report has brought to the breakers, once the table is there.
+func (p *peers) adoptFrom(name string) {
+	switch {
+	case !p.adopting:
+	case name == p.self:
+		p.adoptOwn()
+	case p.known[name].understood:
+		p.breakers.Adopt(name, p.known[name].records)
+		p.metrics.Adopted(p.clock.Since(p.known[name].at))
 	}
-	return report.Name
 }
 
 // noteContact notes that reports change. After an interruption each proxy has a whole lifetime to show that it is still there.
@@ -192,6 +211,7 @@ func newPeer(report *v1alpha1.ProxyReport, now time.Time, offset time.Duration) 
 		live:            true,
 		sharing:         true,
 		draining:        report.Status.Draining,
+		ready:           report.Status.Ready,
 		understood:      report.Status.Schema == v1alpha1.ReportSchema,
 	}
 	if seen.understood {
@@ -204,21 +224,22 @@ func newPeer(report *v1alpha1.ProxyReport, now time.Time, offset time.Duration) 
 func (p *peers) ownReport(report *v1alpha1.ProxyReport) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.readOwn(report)
+	if p.readOwn(report) {
+		p.adoptFrom(p.self)
+	}
 }
 
-func (p *peers) readOwn(report *v1alpha1.ProxyReport) {
+// readOwn says whether it was the first call, and brought something.
+func (p *peers) readOwn(report *v1alpha1.ProxyReport) bool {
 	if p.ownRead {
-		return
+		return false
 	}
 	p.ownRead = true
 	if report == nil {
-		return
+		return false
 	}
-	// It is old because this proxy was away, not because it had another clock.
-	if p.own = newPeer(report, p.clock.Now(), 0); p.adopting {
-		p.adoptOwn()
-	}
+	p.own = newPeer(report, p.clock.Now(), 0) // it is old because this proxy was away, not because it had another clock
+	return true
 }
 
 func (p *peers) adoptOwn() {
@@ -284,7 +305,7 @@ func (p *peers) size() int {
 
 // updateLive works out who is live and tells breakers and limits when that changed. A proxy whose reports are not understood, or
 // that fell silent together with the API server, has its share of the limits, but takes no part in the choice of who probes:
-// no news of its probes could be read.
+// no news of its probes could be read. Nor does one without a table, which knows of nothing to probe.
 func (p *peers) updateLive() {
 	count := 1 // oneself always counts
 	var live []string
@@ -298,7 +319,7 @@ func (p *peers) updateLive() {
 		if peer.sharing {
 			count++
 		}
-		if peer.live && peer.understood {
+		if peer.live && peer.understood && peer.ready {
 			live = append(live, name)
 		}
 	}

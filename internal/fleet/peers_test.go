@@ -70,6 +70,7 @@ func report(name, resourceVersion string, change ...func(*v1alpha1.ProxyReportSt
 		ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: resourceVersion},
 		Status: v1alpha1.ProxyReportStatus{
 			Schema:   v1alpha1.ReportSchema,
+			Ready:    true,
 			Breakers: []v1alpha1.BreakerReport{{ID: "tower", State: v1alpha1.BackendOpen, Remaining: "1m", Epoch: 1}},
 		},
 	}
@@ -80,6 +81,7 @@ func report(name, resourceVersion string, change ...func(*v1alpha1.ProxyReportSt
 }
 
 func draining(s *v1alpha1.ProxyReportStatus)   { s.Draining = true }
+func waiting(s *v1alpha1.ProxyReportStatus)    { s.Ready = false }
 func fromFuture(s *v1alpha1.ProxyReportStatus) { s.Schema++ }
 
 // written is a report with a renewTime.
@@ -141,18 +143,18 @@ func TestPeers(t *testing.T) {
 		"newer evidence is adopted at once": {
 			{tableReady, nil},
 			{list(), []string{"peers [self]", "live 1"}},
-			{update(report("other", "1")), []string{"adopt other tower:Open:1m0s", "peers [other self]", "live 2"}},
+			{update(report("other", "1")), []string{"peers [other self]", "live 2", "adopt other tower:Open:1m0s"}},
 			{update(report("other", "2")), []string{"adopt other tower:Open:1m0s"}},
 		},
 		"a report that does not change is not live for ever; a repeated list is no sign of life": {
 			{tableReady, nil},
-			{list(report("other", "1")), []string{"adopt other tower:Open:1m0s", "peers [other self]", "live 2"}},
+			{list(report("other", "1")), []string{"peers [other self]", "live 2", "adopt other tower:Open:1m0s"}},
 			{func(f *peersFixture) { f.ownReport(nil) }, nil},
 			{renewing(reportLifetime - time.Second), nil},
 			{list(report("other", "1"), report("self", "30s")), nil},
 			{renewing(time.Second), []string{"forget other", "peers [self]", "live 1"}},
 			{tableReady, nil},
-			{update(report("other", "2")), []string{"adopt other tower:Open:1m0s", "peers [other self]", "live 2"}},
+			{update(report("other", "2")), []string{"peers [other self]", "live 2", "adopt other tower:Open:1m0s"}},
 		},
 		"what somebody else does to a report is no sign of life": {
 			{list(report("a", "1", written(1)), report("self", "2")), []string{"peers [a self]", "live 2"}},
@@ -204,10 +206,20 @@ func TestPeers(t *testing.T) {
 			{gone("a"), nil},
 			{list(), []string{"forget b", "peers [self]", "live 1"}},
 		},
+		"a proxy that waits for its table has a share, and does not probe": {
+			{tableReady, nil},
+			{list(report("other", "1", waiting)), []string{"peers [self]", "live 2", "adopt other tower:Open:1m0s"}},
+			{update(report("other", "2")), []string{"peers [other self]", "adopt other tower:Open:1m0s"}},
+		},
+		"breakers hear who is live before they adopt anything, one's own old evidence too": {
+			{tableReady, nil},
+			{list(report("a", "1"), report("self", "2"), report("b", "3")), []string{"peers [a b self]", "live 3",
+				"adopt a tower:Open:1m0s", "adopt self tower:Open:1m0s", "adopt b tower:Open:1m0s"}},
+		},
 		"a draining proxy does not count, but its evidence does": {
 			{tableReady, nil},
-			{list(report("other", "1")), []string{"adopt other tower:Open:1m0s", "peers [other self]", "live 2"}},
-			{update(report("other", "2", draining)), []string{"adopt other tower:Open:1m0s", "peers [self]", "live 1"}},
+			{list(report("other", "1")), []string{"peers [other self]", "live 2", "adopt other tower:Open:1m0s"}},
+			{update(report("other", "2", draining)), []string{"peers [self]", "live 1", "adopt other tower:Open:1m0s"}},
 		},
 		"while this proxy drains it does not probe, but has its share": {
 			{list(report("other", "1")), []string{"peers [other self]", "live 2"}},
