@@ -21,7 +21,7 @@ type Options struct {
 // Admission holds the buckets and slots of one proxy. It is safe for concurrent use.
 type Admission struct {
 	applying sync.Mutex   // serializes Apply, and comes before mu
-	applied  *table.Table // what it had last
+	applied  *table.Table // what it had last; written with mu held, too
 
 	clock   Clock
 	buckets sync.Map // route key -> *bucket, each with a lock of its own: a reload holds nobody up
@@ -71,9 +71,9 @@ func (a *Admission) Apply(t *table.Table) {
 	defer a.applying.Unlock()
 	changed := t.Changed(a.applied)
 	bounds := boundsOf(t, changed)
-	a.applied = t
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.applied = t
 	for id := range changed {
 		bound, named := bounds[id]
 		if !named {

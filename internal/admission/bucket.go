@@ -30,7 +30,7 @@ func (a *Admission) Allow(route *table.Route) Decision {
 	return a.bucket(route).take(a.clock.Monotonic())
 }
 
-// bucket returns the route's bucket; a new one is full. The limits of one that is there are those of the last table.
+// bucket returns the route's bucket; a new one is full. Its limits are those of the last table, whichever one a request came by.
 func (a *Admission) bucket(route *table.Route) *bucket {
 	key := route.Key()
 	if b, known := a.buckets.Load(key); known {
@@ -38,6 +38,9 @@ func (a *Admission) bucket(route *table.Route) *bucket {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if latest := a.applied.ByKey(key); latest != nil && latest.RateLimit.Requests > 0 {
+		route = latest
+	}
 	b := &bucket{tokens: float64(max(route.RateLimit.Burst, 1))}
 	b.configure(route.RateLimit, a.live, a.clock.Monotonic())
 	kept, _ := a.buckets.LoadOrStore(key, b)

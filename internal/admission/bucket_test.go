@@ -175,6 +175,19 @@ func TestEditsOfALimitHoldAtOnce(t *testing.T) {
 	}
 }
 
+// A request that began before an edit, and is the first of its route, makes the bucket for those after the edit.
+func TestTheFirstRequestMakesABucketOfTheLastTable(t *testing.T) {
+	a := New(Options{Clock: &manualClock{}})
+	before := limited("r", table.RateLimit{Requests: 1, Per: time.Minute, Burst: 1})
+	after := limited("r", table.RateLimit{Requests: 1, Per: time.Minute, Burst: 3})
+	a.Apply(table.New([]*table.Route{before}))
+	a.Apply(table.New([]*table.Route{after}))
+	a.Allow(before)
+	if got := a.Allow(after); !got.OK || got.Limit != 3 || got.Remaining != 1 {
+		t.Errorf("%+v, want the second of three", got)
+	}
+}
+
 func TestSetLiveCountsThePastAtTheOldRate(t *testing.T) {
 	clock := &manualClock{}
 	a := New(Options{Clock: clock})
