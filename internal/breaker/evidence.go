@@ -48,7 +48,6 @@ func (r *Registry) applyResult(p *Permit, res Result, now time.Duration) {
 	case Refused:
 		b.lastEndpoint = p.endpoint
 		from := b.state()
-		b.refusals = 0
 		b.openFor(saturated, b.refusal(res, now))
 		r.recordOpening(b, from, saturated)
 	case Misconfigured:

@@ -168,6 +168,32 @@ func TestFleet(t *testing.T) {
 				f.tell(0)
 				p.Done(Result{Kind: Success})
 			}, want: closedView},
+		"refusals start over with a closing elsewhere": {
+			do: func(f *fleet) {
+				f.pods[1].ends("a", 1, Result{Kind: Refused})
+				f.pods[1].admit("a", chat, LastResort).Done(Result{Kind: Refused})
+				f.pods[1].r.Adopt("pod-0", []Record{{ID: "a", State: Closed, Epoch: 9}})
+				f.pods[1].ends("a", 1, Result{Kind: Refused})
+			}, want: openView(ReasonRefused, failCooldown)},
+		"and with an opening for another reason": {
+			do: func(f *fleet) {
+				f.pods[1].ends("a", 1, Result{Kind: Refused})
+				f.pods[1].admit("a", chat, LastResort).Done(Result{Kind: Refused})
+				f.pods[1].r.Adopt("pod-0", []Record{{ID: "a", State: Open, Reason: ReasonSaturated, Epoch: 9, Remaining: time.Second}})
+				f.pods[1].admit("a", chat, LastResort).Done(Result{Kind: Refused})
+			}, want: openView(ReasonRefused, failCooldown)},
+		"a count that has run out does not add up with a peer's new one": {
+			do: func(f *fleet) {
+				f.pods[1].silent("a", 1)
+				f.clock.pass(countTTL + 1)
+				f.pods[1].r.Adopt("pod-0", []Record{{ID: "a", State: Closed, Saturations: 1}})
+			}, want: closedView},
+		"a peer's count that goes on is news": {
+			do: func(f *fleet) {
+				f.pods[1].silent("a", 1)
+				f.pods[1].r.Adopt("pod-0", []Record{{ID: "a", State: Closed, Failures: 1}})
+				f.pods[1].r.Adopt("pod-0", []Record{{ID: "a", State: Closed, Failures: 1, Saturations: 1}})
+			}, want: openView(ReasonSaturated, satCooldown)},
 		"older news is no news": {
 			do: func(f *fleet) {
 				f.pods[1].silent("a", 2)

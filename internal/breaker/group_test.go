@@ -27,6 +27,27 @@ func TestMembersOfAGroup(t *testing.T) {
 				x.ends("b", 1, Result{Kind: Refused, RetryAfter: time.Second})
 				late.Done(Result{Kind: Refused, RetryAfter: time.Hour})
 			}, want: openView(ReasonGroupSaturated, time.Hour)},
+		"what a report opens for all is newer than what else it says": {
+			backends: pair, do: func(x *rig) {
+				x.silent("a", 1)
+				x.r.Adopt("other", []Record{{ID: "a", State: Closed, Saturations: 1}, {ID: "b", State: Closed, Epoch: 9}})
+				if got := x.record("b"); got.State != Open || got.Epoch != 10 {
+					x.t.Errorf("b is %+v", got)
+				}
+			}, want: openView(ReasonSaturated, satCooldown)},
+		"refusals start over when the group closes": {
+			backends: pair, do: func(x *rig) {
+				x.ends("a", 1, Result{Kind: Refused})
+				x.clock.pass(failCooldown)
+				x.probe("a", Result{Kind: Refused})
+				x.admit("b", chat, LastResort).Done(Result{Kind: Silent})
+				x.clock.pass(satCooldown)
+				x.probe("b", Result{Kind: Success})
+				if got := x.view("a").State; got != Closed {
+					x.t.Fatalf("a is %s", got)
+				}
+				x.ends("a", 1, Result{Kind: Refused})
+			}, want: openView(ReasonRefused, failCooldown)},
 		"its own silence is evidence of its own": {
 			backends: pair, do: func(x *rig) {
 				x.silent("b", 2)

@@ -40,6 +40,7 @@ type history struct {
 	born     int
 	unquiet  time.Time // until then two proxies may differ in who is there
 	outs     []*out
+	probed   map[table.BackendID][]time.Time // when the proxies probed of their own, not long ago
 }
 
 // pod is one proxy of the history.
@@ -223,11 +224,22 @@ func (h *history) goesOut(o *out) (back func()) {
 			h.fail("%s (%v) asks %s while %s (%v, since %s) is at %s", o.pod.self, o.synthetic, o.id, other.pod.self, other.synthetic, time.Since(other.since), other.id)
 		}
 	}
+	if o.synthetic {
+		h.isNoStorm(o.id)
+	}
 	h.outs = append(h.outs, o)
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.outs = slices.DeleteFunc(h.outs, func(other *out) bool { return other == o })
+	}
+}
+
+// isNoStorm checks that one probe does not follow the other without a cooldown between them. Pins, edits and deaths call for a few.
+func (h *history) isNoStorm(id table.BackendID) {
+	recent := slices.DeleteFunc(h.probed[id], func(at time.Time) bool { return time.Since(at) >= failCooldown })
+	if h.probed[id] = append(recent, time.Now()); len(recent) > 5 {
+		h.fail("%s is probed on and on: %v", id, recent)
 	}
 }
 

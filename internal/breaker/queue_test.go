@@ -29,6 +29,18 @@ func TestThoseWhoQueueStayWhereItCloses(t *testing.T) {
 	}
 }
 
+// Who comes to the queue when the time of a pair or of a probe is over is not told to leave.
+func TestWhatIsOverSendsNobodyOn(t *testing.T) {
+	x := newRig(t, "pod", server("a"), server("b", byRequest))
+	x.admit("a", chat, Normal).Done(Result{Kind: EndpointMissing})
+	x.failed("b", 5)
+	x.admit("b", chat, LastResort)
+	x.clock.pass(withSlack(minProbeBound))
+	if isClosed(x.r.Opened("a", chat, Normal)) || isClosed(x.r.Opened("b", chat, Normal)) {
+		t.Error("told to leave for what is over")
+	}
+}
+
 // A last resort waits for a slot, but not behind another one: one request at a time is let through.
 func TestLastResortsDoNotQueueBehindEachOther(t *testing.T) {
 	x := newRig(t, "pod", server("a"))

@@ -195,6 +195,12 @@ func TestRunProbes(t *testing.T) {
 				b.end("a", chat, 5, Result{Kind: Failed})
 				pass(3*failCooldown + time.Second)
 			}, []asked{recovery(failCooldown), recovery(2 * failCooldown), recovery(3 * failCooldown)}},
+		"when a last resort that never ends has lost its place": {
+			plain(), func(b *bench) {
+				b.end("a", chat, 5, Result{Kind: Failed})
+				_, _ = b.r.Admit("a", chat, LastResort)
+				pass(withSlack(minProbeBound))
+			}, []asked{recovery(withSlack(minProbeBound))}},
 		"in the dialect that was refused": {
 			plain(), func(b *bench) { b.end("a", embeddings, 1, Result{Kind: Refused}); pass(failCooldown) },
 			[]asked{{ID: "a", Endpoint: embeddings, Purpose: Recovery, At: failCooldown, Bound: minProbeBound}}},

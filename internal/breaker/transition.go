@@ -81,22 +81,12 @@ func (r *Registry) announce(b *backend, from State, over Reason, adopted bool) {
 	r.pending = append(r.pending, notice{transition: t})
 }
 
-// highestEpoch is the highest seen in own state or any report.
+// highestEpoch is the highest seen in own state or any report, also in one that is being adopted.
 func (r *Registry) highestEpoch(b *backend) uint64 {
 	highest := b.epoch
 	for _, p := range r.peers {
 		if rec, known := p.records[b.id]; known {
 			highest = max(highest, rec.Epoch)
-		}
-	}
-	return highest
-}
-
-func (r *Registry) highestGood(b *backend) uint64 {
-	highest := b.lastGood
-	for _, p := range r.peers {
-		if rec, known := p.records[b.id]; known {
-			highest = max(highest, rec.LastGood)
 		}
 	}
 	return highest
@@ -123,7 +113,7 @@ func (r *Registry) clearCounts(b *backend, now time.Duration) {
 	if listed == 0 {
 		return
 	}
-	b.lastGood = 1 + r.highestGood(b)
+	b.lastGood++ // it is the highest that any report has told of
 	b.counts = [classes]count{}
 	b.listedUntil = max(b.listedUntil, now+listed)
 	r.changed(true)
