@@ -107,6 +107,18 @@ func TestSaturatedBackendIsPassedOverFromThenOn(t *testing.T) {
 	})
 }
 
+// Where detection is off, no length of the prompt turns it on.
+func TestBackendWithoutSlowAfterMayTakeItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, []string{silence, okStream}, func(r *table.Route) { r.Chain[0].Saturation.SlowAfterPerKilotoken = time.Second })
+		ctx, leave := context.WithTimeout(t.Context(), time.Hour)
+		defer leave()
+		if w, after := b.ask(ctx, true); after != time.Hour || b.breakers.Records() != nil {
+			t.Errorf("after %s, breakers %+v: %s", after, b.breakers.Records(), w.Body)
+		}
+	})
+}
+
 // A retry is a further try at the same entry of the chain: it is not announced again, and its pause is a wait like any other.
 func TestThePauseBeforeARetry(t *testing.T) {
 	const attempt = `{"state":"attempt","n":1,"of":2,"backend":"a"`
@@ -231,15 +243,67 @@ func TestCallerThatCannotBeWrittenToHasNoOtherBackendAsked(t *testing.T) {
 	})
 }
 
-// Nor is an answer read on that it does not take.
-func TestStreamThatCannotBeWrittenIsNotReadOn(t *testing.T) {
+// Nor is a backend waited for or read on behalf of a caller that takes nothing.
+func TestCallerThatTakesNothingIsLeftWithTheFirstWrite(t *testing.T) {
+	cases := map[string]struct {
+		says string
+		want time.Duration
+	}{
+		"with a token":       {oneToken + later("10s", "data: [DONE]\n\n"), 0},
+		"with a comment":     {silence, time.Second},
+		"waiting for a slot": {later("1h", okStream), time.Second},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBubble(t, []string{tc.says}, func(r *table.Route) {
+					r.Heartbeat.CommitAfter = time.Second
+					r.Queue.Length = 1
+					if name == "waiting for a slot" {
+						r.Chain[0].MaxInFlight = 1
+					}
+				})
+				p, _ := b.breakers.Admit("a", "/v1/chat/completions", breaker.Normal)
+				p.Done(breakerFailed) // which only a good answer clears
+				ctx, leave := context.WithCancel(t.Context())
+				var first sync.WaitGroup
+				if name == "waiting for a slot" {
+					first.Go(func() { _, _ = b.ask(ctx, true) })
+					synctest.Wait()
+				}
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/chat/completions", strings.NewReader(`{"model":"ns/m","stream":true}`))
+				began := time.Now()
+				handle(func() { b.proxy.Handler().ServeHTTP(&deaf{ResponseRecorder: httptest.NewRecorder()}, r) })
+				if records := b.breakers.Records(); time.Since(began) != tc.want || records[0].Failures != 1 || records[0].Saturations != 0 {
+					t.Errorf("after %s, breakers %+v", time.Since(began), records)
+				}
+				leave()
+				first.Wait()
+			})
+		})
+	}
+}
+
+// slow is a caller's connection whose first write takes longer than any backend may be silent.
+type slow struct{ *httptest.ResponseRecorder }
+
+func (s *slow) Write(p []byte) (int, error) {
+	if s.Body.Len() == 0 {
+		<-time.After(20 * time.Second)
+	}
+	return s.ResponseRecorder.Write(p)
+}
+
+// The time in which a caller is written to is no silence of the backend.
+func TestSlowCallerIsNoSilentBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBubble(t, []string{oneToken + later("10s", "data: [DONE]\n\n")}, func(*table.Route) {})
+		_, token, _ := strings.Cut(oneToken, "\r\n\r\n")
+		b := newBubble(t, []string{oneToken + later("5s", token) + "data: [DONE]\n\n"}, func(r *table.Route) { r.Timeouts.Idle = 10 * time.Second })
+		w := &slow{httptest.NewRecorder()}
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/chat/completions", strings.NewReader(`{"model":"ns/m","stream":true}`))
-		began := time.Now()
-		handle(func() { b.proxy.Handler().ServeHTTP(&deaf{ResponseRecorder: httptest.NewRecorder()}, r) })
-		if after := time.Since(began); after != 0 || b.breakers.Records() != nil {
-			t.Errorf("after %s, breakers %+v", after, b.breakers.Records())
+		handle(func() { b.proxy.Handler().ServeHTTP(w, r) })
+		if !strings.HasSuffix(w.Body.String(), token+token+"data: [DONE]\n\n") {
+			t.Errorf("stream %s", w.Body)
 		}
 	})
 }

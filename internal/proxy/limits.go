@@ -20,7 +20,7 @@ var _ waiter = (*attempt)(nil)
 type limits struct {
 	slow    time.Duration // longest wait for the first token; 0 is none
 	share   time.Duration // what the attempt may use of the budget; 0 is all
-	settled bool          // the status has told that there is no token to wait for
+	settled bool          // the status has told that there is no token to wait for: only the request's whole time is left
 
 	next   time.Time // when wake is due
 	looked time.Time // the limit that has passed and left a last look
@@ -33,7 +33,7 @@ func (a *attempt) bound(others int) {
 	if !a.x.stream {
 		l.slow = s.NonStreamingSlowAfter
 	}
-	if l.slow > 0 && s.SlowAfterPerKilotoken > 0 {
+	if l.slow > 0 {
 		tokens := int64(len(a.x.body)) / bytesPerToken
 		l.slow += time.Duration(float64(s.SlowAfterPerKilotoken) * float64(tokens) / 1000)
 	}
@@ -130,11 +130,4 @@ func (a *attempt) expiredStream(now time.Time) Outcome {
 		return Outcome{Class: Deadline, Cause: "the request's time is over, within the answer"}
 	}
 	return Outcome{Class: Broken, Code: openai.CodeStreamIdle, Cause: "silent for " + a.x.route.Timeouts.Idle.String() + " within the answer"}
-}
-
-// awaitBody ends the wait for a first token: the status has told that there is none to come. What is left of the answer is
-// bounded by the upstream, and by the request's whole time.
-func (a *attempt) awaitBody() {
-	a.limits.settled = true
-	a.rearm()
 }

@@ -23,7 +23,7 @@ const uncounted = 64 << 10
 
 // takeError judges an answer that is no success, and whose header arrived at a time.
 func (a *attempt) takeError(arrived time.Time) Outcome {
-	a.awaitBody()
+	a.limits.settled = true
 	body := a.up.errorBody()
 	return withBody(judgeStatus(a.up.resp, body, arrived, a.x.envelope.Stored), body)
 }
