@@ -9,8 +9,8 @@ import (
 // Duration is a span of time as text: one to four whole numbers of up to five digits, each with a unit of h, m, s or ms.
 // Examples: "250ms", "30s", "15m", "1h30m", "0s". There are no signs, no fractions and no days; a week is "168h".
 //
-// Rules over it let pass what is no duration: this type's own says so, and a conversion that fails would add a line that nobody
-// understands.
+// Rules that compute with a duration let pass what is none: the rule of this type refuses it with a sentence, and a conversion that
+// fails would only add a message that nobody understands.
 //
 // It is text and not metav1.Duration so that a bad value that is already stored is a verdict on its one object: a type
 // that fails to decode would fail the whole list for every reader.

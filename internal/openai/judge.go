@@ -10,7 +10,7 @@ import (
 // and leaving callers are the proxy's to know.
 type Class uint8
 
-// Classes, in the order of the outcome table in the design of the request path.
+// Classes, in the order of the outcome table (internal/proxy/outcome.go).
 const (
 	// Success is an answer.
 	Success Class = iota

@@ -50,7 +50,7 @@ func split(text []byte, at, step int) []string {
 	return parts
 }
 
-// reference does what request-path.md says to a whole stream at once, slowly and by the letter.
+// reference does to a whole stream at once, slowly and by the letter, what the Scanner promises to do piece by piece.
 func reference(text string) (events []event, err error) {
 	text = strings.TrimPrefix(text, "\ufeff")
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")

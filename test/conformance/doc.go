@@ -1,4 +1,4 @@
-// Package conformance attacks the real proxy, line by line of the design of the request path, the wire and the breakers:
+// Package conformance attacks the real proxy, promise by promise of the request path, the wire and the breakers:
 // built with the race detector, run without a cluster, called over raw sockets, in front of backends on raw sockets that
 // do what a script says (send, pause, cut, reset). What is asserted are bytes and who was asked.
 //

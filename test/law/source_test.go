@@ -47,6 +47,19 @@ func eachSource(t *testing.T, visit func(name string, source []byte)) {
 	}
 }
 
+// Who opens the repository finds each package on the map, with its place in the flow of the data.
+func TestTheMapNamesEveryPackage(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root(t), "CONTRIBUTING.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range architecture {
+		if !bytes.Contains(page, []byte("`"+name+"`")) {
+			t.Errorf("CONTRIBUTING.md does not say what %s is for: add it to the table of packages", name)
+		}
+	}
+}
+
 func TestFilesAreShort(t *testing.T) {
 	eachSource(t, func(name string, source []byte) {
 		n := bytes.Count(source, []byte("\n"))
