@@ -2,12 +2,17 @@ package proxy
 
 import (
 	"context"
+	"io"
+	"log/slog"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/spillway-dev/spillway/internal/breaker"
+	"github.com/spillway-dev/spillway/internal/openai"
 	"github.com/spillway-dev/spillway/internal/table"
 )
 
@@ -43,4 +48,25 @@ func TestSilentBackendIsLeftWhenTheBudgetForBodiesIsSpent(t *testing.T) {
 			t.Errorf("%d after %s: %s", w.Code, after, w.Body)
 		}
 	})
+}
+
+// What a probe has read counts, whatever its last read ended with.
+func TestProbeTakesATokenThatCameWithTheEnd(t *testing.T) {
+	_, token, _ := strings.Cut(oneToken, "\r\n\r\n")
+	if o := judgeEvents(nil, []byte("data: {}\n\n"+token), io.EOF, openai.ChatCompletions); o.Class != Success {
+		t.Errorf("%s: %s", o.Class, o.Cause)
+	}
+}
+
+// A fault of this proxy says nothing of the backend that it probes.
+func TestPanicWithinAProbeIsNoEvidence(t *testing.T) {
+	var log strings.Builder
+	p := &Proxy{cfg: Config{Log: slog.New(slog.NewTextHandler(&log, nil))}}
+	u := upstream{waiter: prober{t.Context()}, request: func(context.Context) *http.Request { panic("SECRET") }}
+	if o := p.firstTokenOf(&u, openai.ChatCompletions); o.evidence().Kind != breaker.Neutral {
+		t.Errorf("evidence %+v", o.evidence())
+	}
+	if text := log.String(); !strings.Contains(text, "panic in a request") || strings.Contains(text, "SECRET") {
+		t.Errorf("log %s", text)
+	}
 }

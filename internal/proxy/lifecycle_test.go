@@ -230,8 +230,8 @@ func TestQueue(t *testing.T) {
 		if got := toldBy(t, third); got.Status != 429 || got.Code != "rate_limit_error" || got.RetryAfter == "" {
 			t.Errorf("with a full queue: %+v", got)
 		}
-		if !r.counted("llm_queue_rejected_total 1") {
-			t.Error("who is turned away is not counted")
+		if !r.counted("llm_queue_rejected_total 1") || !r.counted("llm_queue_wait_seconds_count 0") {
+			t.Error("who is turned away is not counted, or as one who waited")
 		}
 		free()
 		if diff := cmp.Diff(queued+attemptA1+startedA1+c("a")+fin+done, (<-second).body); diff != "" {
@@ -491,10 +491,27 @@ func TestProbe(t *testing.T) {
 				`{"max_completion_tokens":1,"messages":[{"content":"ping","role":"user"}],"model":"physical-a","stream":true}`}},
 		"an event that lacks its blank line":  {endpoint: chatPath, answers: []string{sseHead + role + strings.TrimSuffix(c("x"), "\n\n")}, want: breaker.Success},
 		"a stream that is cut before a token": {endpoint: chatPath, answers: []string{sseHead + role + c("x")[:20]}, want: breaker.Failed},
-		"rejected twice is settled":           {endpoint: chatPath, answers: []string{status(400, "", `{}`), status(400, "", `{}`)}, want: breaker.Settled},
-		"still full":                          {endpoint: chatPath, answers: []string{status(429, "", `{}`)}, want: breaker.Refused},
-		"200 with HTML is no life":            {endpoint: chatPath, answers: []string{status(200, "", `<html>`)}, want: breaker.Failed},
-		"JSON will do, too":                   {endpoint: chatPath, answers: []string{status(200, "", whole)}, want: breaker.Success},
+		"completions": {endpoint: "/v1/completions", answers: []string{sseHead + `data: {"choices":[{"index":0,"text":"x"}]}` + "\n\n"}, want: breaker.Success,
+			bodies: []string{`{"max_tokens":1,"model":"physical-a","prompt":"ping","stream":true}`}},
+		"responses": {endpoint: "/v1/responses", answers: []string{sseHead + `data: {"type":"response.output_text.delta","delta":"x"}` + "\n\n"}, want: breaker.Success,
+			bodies: []string{`{"input":"ping","max_output_tokens":16,"model":"physical-a","stream":true}`}},
+		"messages": {endpoint: messagesPath, answers: []string{sseHead + messageText}, want: breaker.Success,
+			bodies: []string{`{"max_tokens":1,"messages":[{"content":"ping","role":"user"}],"model":"physical-a","stream":true}`}},
+		"an error event first":            {endpoint: chatPath, answers: []string{sseHead + `data: {"error":{"message":"x","code":429}}` + "\n\n"}, want: breaker.Refused},
+		"DONE alone":                      {endpoint: chatPath, answers: []string{sseHead + done}, want: breaker.Failed},
+		"an unknown content coding":       {endpoint: chatPath, answers: []string{status(200, "Content-Encoding: br\r\n", whole)}, want: breaker.Failed},
+		"a body that is cut":              {endpoint: chatPath, answers: []string{"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n" + whole}, want: breaker.Failed},
+		"closed without an answer":        {endpoint: chatPath, answers: []string{""}, want: breaker.Failed},
+		"a redirect":                      {endpoint: chatPath, answers: []string{status(300, "", "")}, want: breaker.Misconfigured},
+		"an answer with a status between": {endpoint: chatPath, answers: []string{status(299, "", whole)}, want: breaker.Success},
+		"the endpoint is gone":            {endpoint: chatPath, answers: []string{status(404, "", `{}`)}, want: breaker.EndpointMissing},
+		"rejected for another reason":     {endpoint: chatPath, answers: []string{status(422, "", `{}`)}, want: breaker.Settled},
+		"still broken":                    {endpoint: chatPath, answers: []string{status(500, "", `{}`)}, want: breaker.Failed},
+		"rejected in another dialect":     {endpoint: "/v1/completions", answers: []string{status(400, "", `{}`)}, want: breaker.Settled},
+		"rejected twice is settled":       {endpoint: chatPath, answers: []string{status(400, "", `{}`), status(400, "", `{}`)}, want: breaker.Settled},
+		"still full":                      {endpoint: chatPath, answers: []string{status(429, "", `{}`)}, want: breaker.Refused},
+		"200 with HTML is no life":        {endpoint: chatPath, answers: []string{status(200, "", `<html>`)}, want: breaker.Failed},
+		"JSON will do, too":               {endpoint: chatPath, answers: []string{status(200, "", whole)}, want: breaker.Success},
 		"embeddings": {endpoint: "/v1/embeddings", answers: []string{status(200, "", `{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.1]}],"model":"m"}`)}, want: breaker.Success,
 			bodies: []string{`{"input":"ping","model":"physical-a"}`}},
 	}
@@ -507,9 +524,15 @@ func TestProbe(t *testing.T) {
 				}
 			})
 			r := newRig(t, newRoute(a))
+			r.route.Chain[0].Credential = &table.Credential{Header: "X-Own-Key", Value: "KA"}
 			got := r.proxy.Probe(t.Context(), breaker.ProbeRequest{ID: "a", Backend: &r.route.Chain[0], Endpoint: tc.endpoint, Bound: time.Minute})
 			if got.Kind != tc.want || a.count() != len(tc.answers) {
 				t.Errorf("result %+v after %d requests, want kind %v after %d", got, a.count(), tc.want, len(tc.answers))
+			}
+			for _, seen := range a.requests() {
+				if dated := seen.header.Get("Anthropic-Version") != ""; seen.header.Get("X-Own-Key") != "KA" || dated != (tc.endpoint == messagesPath) {
+					t.Errorf("header %v", seen.header)
+				}
 			}
 			for i, want := range tc.bodies {
 				if seen := a.requests()[i]; seen.body != want || seen.target != tc.endpoint {
@@ -518,6 +541,15 @@ func TestProbe(t *testing.T) {
 			}
 		})
 	}
+	t.Run("what cannot be asked is misconfigured", func(t *testing.T) {
+		r := newRig(t, newRoute(says(t), says(t)))
+		r.route.Chain[0].BaseURL, r.route.Chain[1].TLS = "http://127.0.0.1:port", &table.TLS{CA: "none"}
+		for i := range r.route.Chain {
+			if got := r.proxy.Probe(t.Context(), breaker.ProbeRequest{Backend: &r.route.Chain[i], Endpoint: chatPath}); got.Kind != breaker.Misconfigured {
+				t.Errorf("%s: %+v", r.route.Chain[i].Name, got)
+			}
+		}
+	})
 	t.Run("the end of its context says nothing", func(t *testing.T) {
 		a := newUpstream(t, func(_ int, w *wire) { w.silence() })
 		r := newRig(t, newRoute(a))

@@ -34,9 +34,6 @@ func (p *Proxy) Probe(ctx context.Context, r breaker.ProbeRequest) breaker.Resul
 		o = p.probe(ctx, span, r.Backend, ep, "max_completion_tokens")
 	}
 	span.End(o.spanEnd(r.Backend))
-	if ctx.Err() != nil {
-		return breaker.Result{Kind: breaker.Neutral}
-	}
 	return o.evidence()
 }
 

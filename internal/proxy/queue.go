@@ -16,19 +16,14 @@ func isFull(err error) bool { return errors.Is(err, admission.ErrQueueFull) }
 // error the request goes on to the next backend, unless it has ended.
 func (x *exchange) enqueue(i int) (release func(), err error) {
 	backend := x.plan.Steps[i].Backend
-	if backend.MaxInFlight <= 0 {
-		return func() {}, nil
-	}
 	ctx := x.r.Context()
 	release, err = x.p.cfg.Admission.Acquire(ctx, backend, admission.Wait{})
 	if !isFull(err) {
 		return release, err
 	}
-	wait := admission.Wait{Length: x.route.Queue.Length, Opened: x.p.cfg.Breakers.Opened(backend.ID, x.path(), x.mode())}
-	if i+1 < len(x.plan.Steps) {
-		wait.MaxWait = max(x.route.Queue.MaxWait, 1) // 0 is no wait here, and one without an end there
-		wait.Leave = func() bool { return x.roomBehind(i) }
-	}
+	wait := admission.Wait{Length: x.route.Queue.Length, Opened: x.p.cfg.Breakers.Opened(backend.ID, x.path(), x.mode()),
+		MaxWait: max(x.route.Queue.MaxWait, 1), // 0 is no wait here, and one without an end there
+		Leave:   func() bool { return x.roomBehind(i) }}
 	if x.budget.limited() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, x.budget.ends)
@@ -50,7 +45,7 @@ func (x *exchange) roomBehind(i int) bool {
 		if x.tooSmall(b) || !x.p.cfg.Breakers.View(b.ID, x.path()).Usable {
 			continue
 		}
-		if b.MaxInFlight <= 0 || x.p.cfg.Admission.Room(b, x.route.Queue.Length) {
+		if x.p.cfg.Admission.Room(b, x.route.Queue.Length) {
 			return true
 		}
 	}

@@ -256,6 +256,24 @@ func TestNobodyWaitsWhereTheLongestWaitIsZero(t *testing.T) {
 	})
 }
 
+// A place in a queue is not given up for a backend whose window has been proven too small.
+func TestNobodySpillsToABackendThatIsTooSmall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, []string{tooLong, later("5s", goodAnswer), goodAnswer}, func(r *table.Route) {
+			r.Chain[0].ContextWindow, r.Chain[2].ContextWindow = 16_000, 16_000
+			r.Chain[1].MaxInFlight = 1
+			r.Queue = table.Queue{Length: 8, MaxWait: time.Second}
+		})
+		var first sync.WaitGroup
+		first.Go(func() { _, _ = b.ask(t.Context(), false) })
+		synctest.Wait()
+		if w, after := b.ask(t.Context(), false); after != 10*time.Second || w.Header().Get("X-Spillway-Backend") != "b" {
+			t.Errorf("after %s: %v %s", after, w.Header(), w.Body)
+		}
+		first.Wait()
+	})
+}
+
 // A caller that queues is told that it still does, as one whose backend is silent is.
 func TestKeepalivesOfThoseWhoQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
