@@ -88,9 +88,26 @@ func wait(n int64, unit time.Duration) time.Duration {
 	return time.Duration(n) * unit
 }
 
-// parseError reads the value of a member "error": an object, or only a message. It is nil for null and for nothing.
+// isFault says whether the value of a member "error" tells of one: some servers always write the member, and leave it empty.
+func isFault(raw json.RawMessage) bool {
+	var v any
+	_ = json.Unmarshal(raw, &v) // nothing is no fault
+	switch v := v.(type) {
+	case string:
+		return v != ""
+	case float64:
+		return v != 0
+	case map[string]any:
+		return len(v) > 0
+	case []any:
+		return len(v) > 0
+	}
+	return v == true
+}
+
+// parseError reads the value of a member "error": an object, or only a message. It is nil for what is none.
 func parseError(raw json.RawMessage, status int) *Error {
-	if len(raw) == 0 || string(raw) == "null" {
+	if !isFault(raw) {
 		return nil
 	}
 	var message string

@@ -250,12 +250,25 @@ func (r *Reader) readError(err error) error {
 
 // outline is what a Reader looks at in data; the rest is the caller's.
 type outline struct {
-	Type    string          `json:"type"`
-	Error   json.RawMessage `json:"error"`
+	Type     string          `json:"type"`
+	Error    json.RawMessage `json:"error"`
+	Response struct {
+		Error json.RawMessage `json:"error"`
+	} `json:"response"`
 	Choices []struct {
-		Index        int     `json:"index"`
-		FinishReason *string `json:"finish_reason"`
+		Index        int             `json:"index"`
+		FinishReason *string         `json:"finish_reason"`
+		Error        json.RawMessage `json:"error"`
 	} `json:"choices"`
+}
+
+// fault returns the error that the data tells of, wherever it stands; nil where it tells of none.
+func (d *outline) fault(status int) *Error {
+	e := cmp.Or(parseError(d.Error, status), parseError(d.Response.Error, status))
+	for i := range d.Choices {
+		e = cmp.Or(e, parseError(d.Choices[i].Error, status))
+	}
+	return e
 }
 
 // note takes in how far the answer has come with an event.
@@ -280,11 +293,11 @@ func (r *Reader) inspect(ev *Event) error {
 	}
 	var d outline
 	_ = json.Unmarshal(ev.Data, &d) // what does not fit stays empty
-	if e := parseError(d.Error, r.status); e != nil {
+	if e := d.fault(r.status); e != nil {
 		return r.withHeader(e)
 	}
 	valid := json.Valid(ev.Data)
-	if r.status >= http.StatusMultipleChoices || ev.Name == "error" {
+	if r.status >= http.StatusMultipleChoices || ev.Name == "error" || d.Type == "error" {
 		e := &Error{Status: r.status}
 		if valid {
 			e = parseError(ev.Data, r.status)

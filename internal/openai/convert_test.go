@@ -131,6 +131,11 @@ func TestCollector(t *testing.T) {
 			data: []string{`{"choices":[{"delta":{"content":"x"},"logprobs":{"content":[{"logprob":-Infinity},NaN]}}],"usage":{"prompt_tokens":2.0,"x":NaN}}`},
 			want: `{"object":"chat.completion","model":"","choices":[{"index":0,"message":{"role":"assistant","content":"x"},"logprobs":{"content":[{"logprob":null},null]},"finish_reason":null}],"usage":{"prompt_tokens":2.0,"x":null}}`,
 		},
+		"an error that is empty": {
+			ep:   openai.ChatCompletions,
+			data: []string{`{"error":{},"choices":[{"delta":{"content":"x"},"error":null,"finish_reason":"stop"}]}`},
+			want: `{"object":"chat.completion","model":"","choices":[{"index":0,"message":{"role":"assistant","content":"x"},"finish_reason":"stop"}]}`,
+		},
 		"what is no text": {
 			ep: openai.ChatCompletions,
 			data: []string{
