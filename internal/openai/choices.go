@@ -53,49 +53,59 @@ func (w *answerWalk) choices(c *cursor) {
 // words are what a choice has in the form of one dialect.
 type words struct{ there, say bool }
 
-// choice walks over one choice. Without an index it is the first.
+// choiceWalk gathers what one choice says.
+type choiceWalk struct {
+	index            int64 // without one it is the first
+	message, text    words
+	finished, failed bool
+}
+
+// choice walks over one choice.
 func (w *answerWalk) choice(c *cursor) {
-	var index int64
-	var own, others words
-	message, text := &own, &others
-	if w.ep == Completions {
-		message, text = text, message
-	}
-	finished := false
+	var one choiceWalk
 	for c.enter('{'); c.more('}'); {
-		switch string(c.name()) {
-		case "index":
-			index, _ = strconv.ParseInt(string(c.value().in(c.b)), 10, 64) // what is no number is 0
-		case "delta", "message":
-			message.there = c.peek() != 'n' || message.there
-			message.say = generates(c) || message.say
-		case "text":
-			value := c.value().in(c.b)
-			text.there, text.say = !isNull(value), filled(value)
-		case "finish_reason":
-			reason := c.value().in(c.b)
-			finished = filled(reason)
-			w.failed = isBreak(reason) || w.failed
-		case "error":
-			w.failed = isFault(c.value().in(c.b)) || w.failed
-		default:
-			c.value()
-		}
+		one.member(c, c.name())
 	}
-	w.settle(own, others)
-	w.begun |= choiceAt(index)
-	if finished {
-		w.finished |= choiceAt(index)
+	w.settle(&one)
+}
+
+func (o *choiceWalk) member(c *cursor, name []byte) {
+	switch string(name) {
+	case "index":
+		o.index, _ = strconv.ParseInt(string(c.value().in(c.b)), 10, 64) // what is no number is 0
+	case "delta", "message":
+		o.message.there = c.peek() != 'n' || o.message.there
+		o.message.say = generates(c) || o.message.say
+	case "text":
+		value := c.value().in(c.b)
+		o.text = words{there: !isNull(value), say: filled(value)}
+	case "finish_reason":
+		reason := c.value().in(c.b)
+		o.finished = filled(reason)
+		o.failed = isBreak(reason) || o.failed
+	case "error":
+		o.failed = isFault(c.value().in(c.b)) || o.failed
+	default:
+		c.value()
 	}
 }
 
 // settle takes what a choice has in the form of its own dialect, and of the other one that has choices. Some servers send both.
-func (w *answerWalk) settle(own, others words) {
+func (w *answerWalk) settle(one *choiceWalk) {
+	own, others := one.message, one.text
+	if w.ep == Completions {
+		own, others = others, own
+	}
 	if own.there {
 		w.spoken++
 	}
 	w.token = own.say || w.token
 	w.foreign = others.say && !own.there || w.foreign
+	w.failed = one.failed || w.failed
+	w.begun |= choiceAt(one.index)
+	if one.finished {
+		w.finished |= choiceAt(one.index)
+	}
 }
 
 // isBreak says whether a finish reason is none: vLLM and others end what they gave up like a whole answer.
