@@ -206,28 +206,34 @@ func (r *Reader) nextWhole() (Event, error) {
 	}
 }
 
-// wait returns the next piece. What has already come goes before silence, and the context's end before both: a turn that
-// has run into its ceiling must not look like one that is worth trying again.
+// wait returns the next piece. The context's end goes before everything else: a turn that has run into its ceiling must not look
+// like one that is worth trying again, and a cancelled request makes its body fail in many words.
 func (r *Reader) wait(idle *timer) ([]byte, error) {
 	if err := r.ctx.Err(); err != nil {
 		return nil, err
 	}
+	piece, err := r.receive(idle)
+	if err != nil {
+		err = cmp.Or(r.ceiling(), err)
+	}
+	return piece, err
+}
+
+// receive waits for the next piece. What has already come goes before silence.
+func (r *Reader) receive(idle *timer) ([]byte, error) {
 	select {
 	case got := <-r.chunks:
-		return got.data, r.readError(got.err)
+		return got.data, got.err
 	default:
 	}
 	select {
 	case got := <-r.chunks:
-		return got.data, r.readError(got.err)
+		return got.data, got.err
 	case <-r.ctx.Done():
 		return nil, r.ctx.Err()
 	case <-r.closed.Done():
 		return nil, errClosed
 	case <-idle.C():
-		if err := r.ceiling(); err != nil {
-			return nil, err
-		}
 		return nil, ErrSilent
 	}
 }
@@ -238,14 +244,6 @@ func (r *Reader) ceiling() error {
 		return context.DeadlineExceeded
 	}
 	return r.ctx.Err()
-}
-
-// readError prefers the context's own error: a cancelled request makes its body fail in many words.
-func (r *Reader) readError(err error) error {
-	if err != nil && r.ctx.Err() != nil {
-		return r.ctx.Err()
-	}
-	return err
 }
 
 // outline is what a Reader looks at in data; the rest is the caller's.

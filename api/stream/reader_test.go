@@ -107,6 +107,7 @@ func TestReaderEvents(t *testing.T) {
 		"a line over the cap":                             {data(strings.Repeat("a", 2<<20)) + done, "", stream.ErrTooLarge},
 		"lines that pass the cap together":                {strings.Repeat("data: "+strings.Repeat("a", 1000)+"\n", 2000) + done, "", stream.ErrTooLarge},
 		"the responses dialect ends with its own event":   {"event: response.completed\ndata: {\"type\":\"response.completed\"}\n\n", "data", io.EOF},
+		"a response may end early, by its limit":          {"data: {\"type\":\"response.incomplete\"}\n\n", "data", io.EOF},
 		"the messages dialect ends with its own event":    {"data: {\"type\":\"message_stop\"}\n\n", "data", io.EOF},
 		"data that is no JSON is the caller's to judge":   {"data: hi\n\n" + done, "data", io.EOF},
 		"an error that is empty is none":                  {"data: {\"error\":{},\"choices\":[{\"error\":null}]}\n\ndata: {\"error\":\"\"}\n\ndata: {\"error\":[]}\n\ndata: {\"error\":false}\n\ndata: {\"error\":0}\n\n" + done, "data data data data data", io.EOF},
@@ -330,6 +331,9 @@ func TestReaderBoundsSilence(t *testing.T) {
 			steps: []step{beat(9 * time.Second), beat(9 * time.Second), beat(9 * time.Second)}, idle: 10 * time.Second,
 			ceiling: 20 * time.Second, want: "attempt attempt", wantErr: context.DeadlineExceeded, wantAfter: 20 * time.Second,
 		},
+		"silence before the ceiling is silence": {
+			idle: 10 * time.Second, ceiling: 20 * time.Second, wantErr: stream.ErrSilent, wantAfter: 10 * time.Second,
+		},
 		"both at once is the context's error": {
 			idle: 10 * time.Second, ceiling: 10 * time.Second, wantErr: context.DeadlineExceeded, wantAfter: 10 * time.Second,
 		},
@@ -380,6 +384,38 @@ func TestReaderSilenceAndCeilingAreDifferentSentences(t *testing.T) {
 	if stream.ErrSilent.Error() == context.DeadlineExceeded.Error() || errors.Is(stream.ErrSilent, context.DeadlineExceeded) {
 		t.Error("a caller cannot tell them apart")
 	}
+}
+
+// readFunc is a body.
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
+
+// The context's end goes before what its end brings about, and before what came with it.
+func TestReaderTellsTheContextsEndFirst(t *testing.T) {
+	t.Run("a body that fails because of it", func(t *testing.T) {
+		for range 100 { // which of the two comes first is a matter of luck
+			ctx, cancel := context.WithCancel(t.Context())
+			r := response(200, "text/event-stream", readFunc(func([]byte) (int, error) {
+				cancel()
+				return 0, errors.New("cut")
+			})).open(ctx, stream.Options{})
+			if _, err := r.Next(); !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+		}
+	})
+	t.Run("data that had come before it", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			r := events(data("a")+done).open(ctx, stream.Options{})
+			synctest.Wait()
+			cancel()
+			if ev, err := r.Next(); !errors.Is(err, context.Canceled) {
+				t.Errorf("%q, %v", ev.Data, err)
+			}
+		})
+	})
 }
 
 func TestReaderCloseEndsANextThatWaits(t *testing.T) {
