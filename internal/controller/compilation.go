@@ -41,10 +41,10 @@ func (c *compilation) backends() map[table.BackendID][]types.NamespacedName {
 }
 
 // entriesOf yields the entries of the routes that a pin matches.
-func (c *compilation) entriesOf(v *compiler.PinVerdict) iter.Seq[*table.Route] {
+func entriesOf(set *compiler.ShardSet, v *compiler.PinVerdict) iter.Seq[*table.Route] {
 	return func(yield func(*table.Route) bool) {
 		for _, name := range v.MatchedRoutes {
-			entry := c.shards.Route(types.NamespacedName{Namespace: v.Key.Namespace, Name: name})
+			entry := set.Route(types.NamespacedName{Namespace: v.Key.Namespace, Name: name})
 			if entry != nil && !yield(entry) {
 				return
 			}

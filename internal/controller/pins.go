@@ -24,6 +24,8 @@ type pins struct {
 	clock     clock.PassiveClock
 	retention time.Duration
 	pace      *pace
+	// inForce is what of a compilation proxies go by, see publisher.
+	inForce func(*compilation) (set *compiler.ShardSet, behind bool)
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -59,7 +61,10 @@ func (p *pins) decide(compiled *compilation, stored *storedPin, now time.Time) (
 	if !verdict.IsOn(stored) {
 		return nil, nil
 	}
-	in := status.PinInput{Pin: &stored.BackendPin, Verdict: verdict, Routes: compiled.entriesOf(verdict), Skew: p.skews.ofPin(stored), Now: now}
+	set, behind := p.inForce(compiled)
+	in := status.PinInput{
+		Pin: &stored.BackendPin, Verdict: verdict, Routes: entriesOf(set, verdict), Behind: behind, Skew: p.skews.ofPin(stored), Now: now,
+	}
 	after := status.Pin(in)
 	if equality.Semantic.DeepEqual(stored.Status, after) {
 		return nil, nil

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -40,7 +41,12 @@ type publisher struct {
 
 	published compiler.ShardSet
 	disowned  [table.Shards]bool // published, but not ours to go with us
+	fixed     [table.Shards]bool // somebody made it immutable, or of another type, so that it cannot be updated
 	done      *compilation       // what was last published whole
+
+	// behind is what proxies go by while it cannot be replaced; nil while what is compiled is published at once.
+	behind   atomic.Pointer[compiler.ShardSet]
+	onBehind func() // called when that is another one
 
 	loaded atomic.Bool // what is stored is in the ledger
 	onLoad func()      // called when it is
@@ -72,10 +78,12 @@ func (p *publisher) Start(ctx context.Context) error {
 			return nil
 		case err != nil:
 			p.metrics.PublishFailed()
+			p.fallBehind(wait > firstRetry) // once is mostly a conflict
 			log.Info("table not published, trying again", "cause", err.Error(), "in", wait.String())
 			retry, wait = time.After(wait), min(2*wait, longestRetry)
 		default:
 			wait = firstRetry
+			p.fallBehind(false)
 		}
 		select {
 		case <-ctx.Done():
@@ -84,6 +92,27 @@ func (p *publisher) Start(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// fallBehind notes whether what is compiled stays unpublished, so that status speaks of what is.
+func (p *publisher) fallBehind(behind bool) {
+	var now *compiler.ShardSet
+	if behind {
+		published := p.published
+		now = &published
+	}
+	was := p.behind.Swap(now)
+	if (was == nil) != (now == nil) || was != nil && len(compiler.WriteOrder(was, now)) > 0 {
+		p.onBehind()
+	}
+}
+
+// inForce is what proxies go by: what is compiled, or what is published where the two stay apart.
+func (p *publisher) inForce(compiled *compilation) (set *compiler.ShardSet, behind bool) {
+	if published := p.behind.Load(); published != nil {
+		return published, true
+	}
+	return compiled.shards, false
 }
 
 // loadAll reads what is stored, so that a new leader writes only what differs.
@@ -119,6 +148,7 @@ func (p *publisher) load(ctx context.Context, index int) error {
 		return err
 	}
 	p.disowned[index] = !owns(owners, secret.OwnerReferences)
+	p.fixed[index] = secret.ResourceVersion != "" && (ptr.Deref(secret.Immutable, false) || secret.Type != table.ShardSecretType)
 	return nil
 }
 
@@ -244,11 +274,7 @@ func (p *publisher) write(ctx context.Context, index int, shard *compiler.Encode
 		Type: table.ShardSecretType,
 		Data: map[string][]byte{table.ShardKey: shard.Data},
 	}
-	if known == "" {
-		err = p.writer.Create(ctx, secret)
-	} else {
-		err = p.writer.Update(ctx, secret)
-	}
+	err = p.store(ctx, secret, p.fixed[index])
 	if err != nil {
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
 			if err := p.load(ctx, index); err != nil {
@@ -261,9 +287,24 @@ func (p *publisher) write(ctx context.Context, index int, shard *compiler.Encode
 		return fmt.Errorf("write shard %s: %s", table.ShardName(index), reasonOf(err))
 	}
 	p.know(index, secret.ResourceVersion)
-	p.published[index], p.disowned[index] = *shard, false
+	p.published[index], p.disowned[index], p.fixed[index] = *shard, false, false
 	p.ledger.publish(index, shard)
 	return nil
+}
+
+// store creates or updates a shard. One that cannot be updated is made anew: proxies serve on while it is not there.
+func (p *publisher) store(ctx context.Context, secret *corev1.Secret, fixed bool) error {
+	known := secret.ResourceVersion
+	if fixed {
+		if err := p.writer.Delete(ctx, secret.DeepCopy(), client.Preconditions{ResourceVersion: &known}); err != nil {
+			return err
+		}
+		secret.ResourceVersion = ""
+	}
+	if secret.ResourceVersion == "" {
+		return p.writer.Create(ctx, secret)
+	}
+	return p.writer.Update(ctx, secret)
 }
 
 // reasonOf says what an API call failed of without its text, which may quote what was sent: a shard holds credentials.

@@ -15,8 +15,9 @@ package controller
 // RBAC cannot say which objects may be created, but it can say which may be replaced: the shards and the lease, by name. The
 // salt is created, also where somebody deleted it, and never replaced: it is immutable, and patched with its owner alone.
 //
-// All of these belong to the manager's Deployment, which is read for its UID. The manager deletes none of them, but an API
-// server with the admission plugin OwnerReferencesPermissionEnforcement lets only those change an owner who may delete.
+// All of these belong to the manager's Deployment, which is read for its UID. The manager deletes none of them but a shard that
+// somebody made immutable, or of another type. And an API server with the admission plugin OwnerReferencesPermissionEnforcement
+// lets only those change an owner who may delete.
 //
 // +kubebuilder:rbac:groups="",namespace=spillway-system,resources=secrets,verbs=create
 // +kubebuilder:rbac:groups="",namespace=spillway-system,resources=secrets,verbs=update;delete,resourceNames=spillway-table-00;spillway-table-01;spillway-table-02;spillway-table-03;spillway-table-04;spillway-table-05;spillway-table-06;spillway-table-07;spillway-table-08;spillway-table-09;spillway-table-10;spillway-table-11;spillway-table-12;spillway-table-13;spillway-table-14;spillway-table-15;spillway-table-16;spillway-table-17;spillway-table-18;spillway-table-19;spillway-table-20;spillway-table-21;spillway-table-22;spillway-table-23;spillway-table-24;spillway-table-25;spillway-table-26;spillway-table-27;spillway-table-28;spillway-table-29;spillway-table-30;spillway-table-31

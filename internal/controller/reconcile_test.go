@@ -76,7 +76,7 @@ func reconciler(t *testing.T) (*pins, *desk, *clocktesting.FakePassiveClock) {
 	s, _ := w.snapshot()
 	c.latest.Store(c.build(s, evening))
 	return &pins{
-		world: w, compiling: c, skews: &skews{}, clock: clock, retention: time.Hour, pace: newPace(),
+		world: w, compiling: c, inForce: (&publisher{}).inForce, skews: &skews{}, clock: clock, retention: time.Hour, pace: newPace(),
 		writer: &statusWriter{client: d, live: d, recorder: d},
 	}, d, clock
 }

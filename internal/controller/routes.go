@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/spillway-dev/spillway/internal/compiler"
 	"github.com/spillway-dev/spillway/internal/pin"
 	"github.com/spillway-dev/spillway/internal/status"
 )
@@ -31,6 +32,8 @@ type routes struct {
 	pace      *pace
 	// known says whether we know all that proxies serve and report. Before that a status would say that they do not.
 	known func() bool
+	// inForce is what of a compilation proxies go by, see publisher.
+	inForce func(*compilation) (set *compiler.ShardSet, behind bool)
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -57,14 +60,16 @@ func (r *routes) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	if err != nil || again {
 		return reconcile.Result{RequeueAfter: backOff(again)}, err
 	}
-	return reconcile.Result{RequeueAfter: untilEdge(pin.NextEdge(compiled.shards.Route(key), now), now)}, nil
+	set, _ := r.inForce(compiled)
+	return reconcile.Result{RequeueAfter: untilEdge(pin.NextEdge(set.Route(key), now), now)}, nil
 }
 
 // decide returns the route with its new status, or nil where it has that already or is not what was compiled.
 func (r *routes) decide(compiled *compilation, stored *storedRoute, now time.Time) (client.Object, []status.Event) {
 	key := client.ObjectKeyFromObject(stored)
+	set, _ := r.inForce(compiled)
 	in := status.RouteInput{
-		Route: &stored.LLMRoute, Verdict: compiled.Routes[key], Entry: compiled.shards.Route(key),
+		Route: &stored.LLMRoute, Verdict: compiled.Routes[key], Entry: set.Route(key),
 		Fleet: r.reports.fleet.Load(), Holding: r.ledger.holding(stored), Skew: r.skews.ofRoute(stored), Now: now,
 	}
 	if !in.Verdict.IsOn(stored) {

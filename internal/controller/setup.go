@@ -76,11 +76,12 @@ func newSystem(mgr ctrl.Manager, o Options) *system {
 	s.jumps = &jumps{clock: o.Clock, jumped: s.lookAgain}
 	s.skews = &skews{reader: mgr.GetAPIReader(), metrics: o.Metrics, clock: o.Clock}
 	s.routes = &routes{
-		world: s.world, compiling: s.compiling, reports: s.reports, ledger: s.ledger, skews: s.skews, writer: writer, clock: o.Clock,
+		world: s.world, compiling: s.compiling, reports: s.reports, ledger: s.ledger, inForce: s.publisher.inForce, skews: s.skews, writer: writer, clock: o.Clock,
 		pace: newPace(), known: func() bool { return s.publisher.loaded.Load() && s.reports.fleet.Load() != nil },
 	}
 	s.pins = &pins{
-		world: s.world, compiling: s.compiling, skews: s.skews, writer: writer, clock: o.Clock, retention: o.PinRetention, pace: newPace(),
+		world: s.world, compiling: s.compiling, inForce: s.publisher.inForce, skews: s.skews, writer: writer, clock: o.Clock,
+		retention: o.PinRetention, pace: newPace(),
 	}
 	s.connect(o.Namespace)
 	return s
@@ -106,6 +107,7 @@ func (s *system) connect(namespace string) {
 		routes, _ := s.world.keysOf()
 		s.toRoutes.add(routes...)
 	}
+	s.publisher.onBehind = s.lookAtAll
 	s.skews.changed = s.lookAtAll
 	s.compiling.compiled = s.publisher.wake.raise
 	s.compiling.changed = func(routes, pins []types.NamespacedName) {

@@ -142,7 +142,7 @@ func resolvedRefs(f *facts) finding {
 // programmed is True when every live proxy serves the generation.
 func programmed(f *facts) finding {
 	switch {
-	case f.servedAsBefore():
+	case f.Entry != nil && f.full():
 		return no(v1alpha1.ReasonTableFull, "Generation %d does not fit into the table; an earlier version of the route is served on.", f.Verdict.Generation)
 	case !f.Verdict.Programmable && !f.Verdict.Accepted():
 		return no(v1alpha1.ReasonNotAccepted, "The route is not accepted, so nothing of it is served.")
@@ -162,6 +162,8 @@ func programmed(f *facts) finding {
 func backendsAvailable(f *facts) finding {
 	state := f.state()
 	switch {
+	case f.Entry == nil && f.Verdict.Programmable:
+		return no(v1alpha1.ReasonPending, "The route is not in the table yet.")
 	case f.Entry == nil || len(f.Entry.Chain) == 0:
 		return no(v1alpha1.ReasonNoUsableBackend, "No backend of the chain can be used; see Accepted and ResolvedRefs.")
 	case state == v1alpha1.RouteUnknown:

@@ -68,6 +68,8 @@ func TestProgrammed(t *testing.T) {
 		"only draining proxies are there":                  {input(draining(proxyReport("p1"))), "Unknown/NoProxies", ""},
 		"it is not accepted":                               {refused(input(proxyReport("p1"))), "False/NotAccepted", ""},
 		"it does not fit, so what was before is served on": {tooLarge(input(proxyReport("p1"))), "False/TableFull", "an earlier version"},
+		"it is not in the table yet":                       {withoutEntry(input(proxyReport("p1"))), "False/Pending", ""},
+		"what is served on while nothing can be written":   {unwritten(input(proxyReport("p1"))), "False/Pending", ""},
 		"it does not fit and never did":                    {never(input(proxyReport("p1"))), "False/NotAccepted", ""},
 		"one that lags reads another version of the table": {
 			input(proxyReport("p1"), foreign(behind("p2"), func(s *v1alpha1.ProxyReportStatus) { s.TableSchema = table.Schema + 1 })), "False/SchemaUnknown", "1 of 2",
@@ -96,8 +98,16 @@ func TestBackendsAvailable(t *testing.T) {
 		"nobody is there to say":                           {input(), "Unknown/NoProxies", ""},
 		"it does not fit, so what was before is served on": {tooLarge(input(proxyReport("p1"))), "True/BackendsAvailable", ""},
 		"what is served on is all open":                    {tooLarge(input(proxyReport("p1", tower, open("id-backup", v1alpha1.BackendFailing, 1)))), "False/AllBackendsOpen", ""},
+		"it is not in the table yet":                       {withoutEntry(input(proxyReport("p1"))), "False/Pending", ""},
+		"what is served on while nothing can be written":   {unwritten(input(proxyReport("p1"))), "True/BackendsAvailable", ""},
 		"it does not fit and never did":                    {never(input(proxyReport("p1"))), "False/NoUsableBackend", ""},
 	})
+}
+
+// withoutEntry is an input that is to be published still.
+func withoutEntry(in RouteInput) RouteInput {
+	in.Entry, in.Holding = nil, nil
+	return in
 }
 
 func TestReadyIsComputed(t *testing.T) {

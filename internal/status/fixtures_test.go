@@ -73,6 +73,13 @@ func never(in RouteInput) RouteInput {
 	return in
 }
 
+// unwritten is an input that is not published, as the table cannot be written. What had been published before is served on.
+func unwritten(in RouteInput) RouteInput {
+	in = tooLarge(in)
+	in.Verdict.Problems, in.Verdict.Programmable = nil, true
+	return in
+}
+
 // foreign is a live proxy of another release.
 func foreign(r Report, change func(*v1alpha1.ProxyReportStatus)) Report {
 	change(r.Status)

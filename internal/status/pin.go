@@ -30,6 +30,8 @@ type PinInput struct {
 	// Routes are the compiled entries of the matched routes that have one, in any order. A pin may match thousands, so they
 	// are looked at no further than needed. Nil for none.
 	Routes iter.Seq[*table.Route]
+	// Behind says that what was compiled cannot be published now: Routes are what proxies go by meanwhile.
+	Behind bool
 	// Skew is what of the pin is not in force as the served CRD is of another release; nil while that is not known.
 	Skew *Skew
 	// Now is wall time: pins go by it.
@@ -116,6 +118,8 @@ func active(in PinInput) finding {
 		return yes(v1alpha1.ReasonActive, "The pin is in force until %s.%s", clock(v.ExpiresAt), absent(v))
 	case superseded:
 		return no(v1alpha1.ReasonSuperseded, "A newer pin of mode Only has the last word on every route of this one.")
+	case in.Behind:
+		return no(v1alpha1.ReasonPending, "The pin is not in the table yet, as the manager cannot write it now.")
 	case crowded:
 		return no(v1alpha1.ReasonSuperseded, "So many newer pins are on every route of this one that it has no word left; delete some of them.")
 	default:

@@ -84,9 +84,11 @@ func TestActive(t *testing.T) {
 		"one chain of two has it": {pinInput(func(in *PinInput) {
 			in.Verdict.MatchedRoutes, in.Verdict.MissingIn = []string{"default", "other"}, []string{"other"}
 		}), "True/Active", v1alpha1.PinActive},
-		"its backend is left out of the table": {pinInput(func(in *PinInput) { entry := firstOf(in.Routes); entry.Chain = entry.Chain[:1] }), "False/NoSuchBackend", v1alpha1.PinIneffective},
-		"a newer Only overrules it":            {pinInput(overruled), "False/Superseded", v1alpha1.PinIneffective},
-		"newer pins have left it no room":      {pinInput(func(in *PinInput) { firstOf(in.Routes).Pins[0].Name = "newer" }), "False/Superseded", v1alpha1.PinIneffective},
+		"its backend is left out of the table":           {pinInput(func(in *PinInput) { entry := firstOf(in.Routes); entry.Chain = entry.Chain[:1] }), "False/NoSuchBackend", v1alpha1.PinIneffective},
+		"a newer Only overrules it":                      {pinInput(overruled), "False/Superseded", v1alpha1.PinIneffective},
+		"newer pins have left it no room":                {pinInput(func(in *PinInput) { firstOf(in.Routes).Pins[0].Name = "newer" }), "False/Superseded", v1alpha1.PinIneffective},
+		"the table with it cannot be written":            {pinInput(func(in *PinInput) { in.Behind, firstOf(in.Routes).Pins = true, nil }), "False/Pending", v1alpha1.PinIneffective},
+		"it was in the last table that could be written": {pinInput(func(in *PinInput) { in.Behind = true }), "True/Active", v1alpha1.PinActive},
 		"it has no room, and its backend is left out": {pinInput(func(in *PinInput) {
 			entry := firstOf(in.Routes)
 			entry.Pins[0].Name, entry.Chain = "newer", entry.Chain[:1]

@@ -23,7 +23,7 @@ type RouteInput struct {
 	// Verdict of the compiler on the generation that the status is to speak of. Never nil.
 	Verdict *compiler.RouteVerdict
 	// Entry of the route as it is published; nil where it has none. It is an earlier one where the verdict's did not fit
-	// (ReasonTableFull).
+	// (ReasonTableFull), or could not be written.
 	Entry *table.Route
 	// Fleet folds the live reports; nil where there are none.
 	Fleet *Fleet
@@ -88,10 +88,14 @@ func factsOf(in RouteInput) *facts {
 	return f
 }
 
-// servedAsBefore says whether an earlier version of the route is served on, as this one did not fit into the table.
+// servedAsBefore says whether an earlier version of the route is served on.
 func (f *facts) servedAsBefore() bool {
-	full := func(p compiler.Problem) bool { return p.Reason == v1alpha1.ReasonTableFull }
-	return f.Entry != nil && slices.ContainsFunc(f.Verdict.Problems, full)
+	return f.Entry != nil && (f.full() || f.Entry.Generation != f.Verdict.Generation)
+}
+
+// full says whether the route did not fit into the table.
+func (f *facts) full() bool {
+	return slices.ContainsFunc(f.Verdict.Problems, func(p compiler.Problem) bool { return p.Reason == v1alpha1.ReasonTableFull })
 }
 
 // backendsOf are the backends of a published entry.

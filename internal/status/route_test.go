@@ -49,6 +49,7 @@ func TestRouteSummary(t *testing.T) {
 		"one lags":                       {input(proxyReport("p1"), behind("p2")), "Healthy|tower||1/2|tower,hosted||Pending"},
 		"another holds the model":        {refused(input(proxyReport("p1"))), "Down|||1/1|tower,hosted||ModelConflict"},
 		"an earlier version is served":   {tooLarge(input(proxyReport("p1", tower))), "Saturated|backup||0/1|tower!,backup|2026-08-13T21:34:00Z|TableFull"},
+		"the table cannot be written":    {unwritten(input(proxyReport("p1", tower))), "Saturated|backup||0/1|tower!,backup|2026-08-13T21:34:00Z|Pending"},
 		"no version fits":                {never(input(proxyReport("p1"))), "Down|||0/1|tower,hosted||TableFull"},
 		"the first is left out":          {without(input(proxyReport("p1")), "tower", v1alpha1.ReasonSecretNotFound), "Healthy|hosted||1/1|tower!,hosted||SecretNotFound"},
 		"a pin puts the other first":     {pinnedTo(input(proxyReport("p1")), prefer), "Healthy|hosted|hosted until 2026-08-13T23:00:00Z (game-night)|1/1|tower,hosted||"},
