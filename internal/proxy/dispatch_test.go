@@ -31,6 +31,7 @@ func later(d, answer string) string { return pauseMark + d + pauseMark + answer 
 // An attempt that was given up is told with its own code, and with whether another one follows.
 func TestWhatACallerIsToldOfAnAttemptThatWasGivenUp(t *testing.T) {
 	none := func(*table.Route) {}
+	head, _, _ := strings.Cut(oneToken, "data:")
 	cases := map[string]struct {
 		says   []string
 		change func(*table.Route)
@@ -50,6 +51,8 @@ func TestWhatACallerIsToldOfAnAttemptThatWasGivenUp(t *testing.T) {
 			func(r *table.Route) { r.Chain[0].Saturation.SlowAfter = time.Second },
 			`{"state":"backend_failed","backend":"a","failing_over":true,"code":"upstream_5xx"}`},
 		"no answer": {[]string{"HTTP/1.1 200 x\r\nContent-Length: 2\r\n\r\n{}", okStream}, none,
+			`{"state":"backend_failed","backend":"a","failing_over":true,"code":"response_validation_failed"}`},
+		"more than can be held before the token": {[]string{head + strings.Repeat("data: {\"x\":\""+strings.Repeat("x", 1<<20)+"\"}\n\n", 17), okStream}, none,
 			`{"state":"backend_failed","backend":"a","failing_over":true,"code":"response_validation_failed"}`},
 		"a 401": {[]string{"HTTP/1.1 401 x\r\nContent-Length: 2\r\n\r\n{}", okStream}, none,
 			`{"state":"backend_failed","backend":"a","failing_over":true,"code":"upstream_misconfigured"}`},
@@ -103,6 +106,35 @@ func TestSaturatedBackendIsPassedOverFromThenOn(t *testing.T) {
 		}
 		if v := b.breakers.View("a", "/v1/chat/completions"); v.State != breaker.Open || v.Reason != breaker.ReasonSaturated {
 			t.Errorf("breaker %+v", v)
+		}
+	})
+}
+
+func TestLongPromptsMayTakeLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, []string{later("100s", okStream), okStream}, func(r *table.Route) {
+			r.Chain[0].Saturation.SlowAfter, r.Chain[0].Saturation.SlowAfterPerKilotoken = 20*time.Second, time.Minute
+		})
+		for length, want := range map[int]string{8000: "a", 80: "b"} {
+			body := strings.NewReader(`{"model":"ns/m","stream":true,"x":"` + strings.Repeat("x", length) + `"}`)
+			if w, after := b.send(t.Context(), body); w.Header().Get("X-Spillway-Backend") != want {
+				t.Errorf("a prompt of %d bytes, after %s: %v %s", length, after, w.Header(), w.Body)
+			}
+		}
+	})
+}
+
+// From the first token on nobody else is asked, so that the request's body needs no room.
+func TestBodyIsGivenUpWithTheFirstToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, []string{later("2s", oneToken) + later("2s", "data: [DONE]\n\n")}, func(*table.Route) {})
+		var used []bool
+		for _, after := range []time.Duration{time.Second, 3 * time.Second} {
+			time.AfterFunc(after, func() { used = append(used, b.proxy.memory.used.Load() > 0) })
+		}
+		_, _ = b.ask(t.Context(), true)
+		if diff := cmp.Diff([]bool{true, false}, used); diff != "" {
+			t.Errorf("used before and behind the token (-want +got):\n%s", diff)
 		}
 	})
 }

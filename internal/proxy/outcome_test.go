@@ -408,6 +408,9 @@ func TestAttemptsAreCountedByTheirOutcome(t *testing.T) {
 				t.Errorf("counted as saturated: %v", got)
 			}
 			answered := word == "success" || word == "broken"
+			if got := r.counted(`llm_time_to_first_token_seconds_count{backend="a",logical_model="ns/m"} 1`); got != answered {
+				t.Errorf("its first token is measured: %v", got)
+			}
 			if got := r.counted(`llm_request_duration_seconds_count{backend="a",logical_model="ns/m"} 1`); got != answered || strings.Contains(r.exposed(), `backend=""`) {
 				t.Errorf("its duration is measured: %v", got)
 			}

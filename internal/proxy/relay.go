@@ -183,7 +183,6 @@ func (a *attempt) firstToken() {
 // started notes the first token, tells a streaming caller of it, and hands out what was held back.
 func (a *attempt) started() {
 	x := a.x
-	a.token = true
 	a.permit.Token()
 	x.log.TTFT = time.Since(x.began)
 	x.log.Backend, x.log.Reason = a.backend.Name, x.reason
@@ -226,9 +225,6 @@ func noRoom() Outcome { return Outcome{Class: NoRoom, Cause: "the budget for bod
 
 // collect adds an event to the body that is assembled for a caller that did not ask for a stream.
 func (a *attempt) collect(ev sse.Event) (o Outcome, ended bool) {
-	if !a.x.endpoint.Converts() {
-		return Outcome{Class: Invalid, Cause: "a stream in answer to a request for a body"}, true
-	}
 	if a.collector == nil {
 		a.collector = openai.NewCollector(a.x.endpoint)
 	}
@@ -284,9 +280,7 @@ func (a *attempt) complete() Outcome {
 	if !a.closed {
 		a.x.caller.out = append(a.x.caller.out, a.x.endpoint.End()...)
 	}
-	if len(a.x.caller.out) > 0 {
-		a.x.caller.flush()
-	}
+	a.x.caller.flush()
 	return Outcome{Class: Success}
 }
 

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -179,23 +178,5 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	// A stream's connection comes back a moment after its last event, so the next request may need another.
 	if n := opened.Load(); n > 4 {
 		t.Errorf("30 requests in a row opened %d connections", n)
-	}
-}
-
-func TestLongPromptsMayTakeLonger(t *testing.T) {
-	a := newUpstream(t, func(_ int, w *wire) {
-		w.pause(100 * time.Millisecond)
-		w.send(sseHead, c("a"), fin, done)
-	})
-	route := newRoute(a, says(t, sseHead, c("b"), fin, done))
-	route.Chain[0].Saturation.SlowAfter = 20 * time.Millisecond
-	route.Chain[0].Saturation.SlowAfterPerKilotoken = time.Second
-	r := newRig(t, route)
-	long := `{"model":"ns/m","stream":true,"messages":[{"role":"user","content":"` + strings.Repeat("x", 8000) + `"}]}`
-	if got := r.post(long); events(got.body) != c("a")+fin+done {
-		t.Errorf("the long prompt got %q", got.body)
-	}
-	if got := r.post(streamed); events(got.body) != c("b")+fin+done {
-		t.Errorf("the short one got %q", got.body)
 	}
 }

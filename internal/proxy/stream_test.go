@@ -58,6 +58,10 @@ func TestStreamsPassByteForByte(t *testing.T) {
 			sent: []string{c("a"), done},
 			want: c("a") + done,
 		},
+		"a last word without its empty line counts": {
+			sent: []string{c("a"), strings.TrimSuffix(done, "\n\n")},
+			want: c("a") + done,
+		},
 		"a last event without its empty line is sent on": {
 			sent: []string{c("a"), strings.TrimSuffix(fin, "\n\n")},
 			want: c("a") + fin + done,
@@ -78,7 +82,7 @@ func TestStreamsPassByteForByte(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			u := newUpstream(t, func(_ int, w *wire) {
-				w.send(sseHead)
+				w.send(strings.Replace(sseHead, "\r\n", "\r\nX-Backend-Word: kept\r\nX-Spillway-Route: forged\r\n", 1))
 				for _, piece := range tc.sent {
 					if piece == "\x00reset" {
 						w.reset()
@@ -92,8 +96,8 @@ func TestStreamsPassByteForByte(t *testing.T) {
 			if diff := cmp.Diff(attemptA1+startedA1+tc.want, got.body); diff != "" {
 				t.Errorf("stream (-want +got):\n%s", diff)
 			}
-			if got.status != http.StatusOK || got.err != nil {
-				t.Errorf("status %d, error %v", got.status, got.err)
+			if got.status != http.StatusOK || got.err != nil || got.header.Get("X-Backend-Word") != "kept" || got.header.Get("X-Spillway-Route") != "ns/m" {
+				t.Errorf("status %d, header %v, error %v", got.status, got.header, got.err)
 			}
 			if records := r.breakers.Records(); len(records) != 0 {
 				t.Errorf("the breaker holds something against a good backend: %+v", records)
