@@ -203,7 +203,10 @@ func TestReaderErrorsOfTheServer(t *testing.T) {
 			response(422, "application/json", strings.NewReader(`{"error":{"message":"m","code":"c","param":"p","upstream_status":422}}`)),
 			stream.Error{Status: 422, Message: "m", Code: "c", Param: "p", UpstreamStatus: 422},
 		},
-		"a status without a body": {response(502, "text/html", strings.NewReader("<html>")), stream.Error{Status: 502}},
+		"a status with a message alone": {response(422, "application/json", strings.NewReader(`{"message":"m"}`)), stream.Error{Status: 422, Message: "m"}},
+		"a status with nothing said":    {response(500, "application/json", strings.NewReader(`null`)), stream.Error{Status: 500}},
+		"the first status that is none": {response(300, "text/event-stream", strings.NewReader(`{}`)), stream.Error{Status: 300}},
+		"a status without a body":       {response(502, "text/html", strings.NewReader("<html>")), stream.Error{Status: 502}},
 		"a JSON body with an error and status 200": {
 			response(200, "application/json; charset=utf-8", strings.NewReader(`{"error":{"message":"m"}}`)), stream.Error{Status: 200, Message: "m"},
 		},
@@ -233,6 +236,16 @@ func TestReaderTakesRetryAfterFromTheHeader(t *testing.T) {
 		if got := new(stream.Error); !errors.As(err, &got) || got.RetryAfter != want {
 			t.Errorf("%q: %v, want %v", value, err, want)
 		}
+	}
+}
+
+// The body tells the time to the millisecond.
+func TestReaderTakesRetryAfterFromTheBodyFirst(t *testing.T) {
+	resp := response(429, "application/json", strings.NewReader(`{"error":{"message":"m","retry_after_ms":1500}}`))
+	resp.retryAfter = "2"
+	_, err := resp.open(t.Context(), stream.Options{}).Next()
+	if got := new(stream.Error); !errors.As(err, &got) || got.RetryAfter != 1500*time.Millisecond {
+		t.Error(err, got.RetryAfter)
 	}
 }
 
