@@ -209,7 +209,7 @@ func TestClientPair(t *testing.T) {
 			r := Compile(snapshotOf(route, newSecret("pair", tc.data)), goldenNow)
 			v := r.Routes[key("r")]
 			if tc.wantReason == "" {
-				if !v.Programmable || r.Table().ByKey("a/r").Chain[0].TLS.ClientKey != certKey {
+				if b := r.Table().ByKey("a/r"); !v.Programmable || b.Chain[0].TLS.ClientKey != certKey || b.Chain[0].TLS.ClientCert != cert {
 					t.Errorf("the pair is not used: %+v", v.Problems)
 				}
 				return
