@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -80,6 +81,15 @@ func TestOwnerWithoutANameAsksNobody(t *testing.T) {
 	o := newOwner(Options{Namespace: "own"}, nil)
 	if owners, err := o.references(t.Context()); owners != nil || err != nil {
 		t.Errorf("references = %v, %v", owners, err)
+	}
+}
+
+func TestTheReferenceNamesTheDeployment(t *testing.T) {
+	o := newOwner(Options{Namespace: "own", OwnerDeployment: "spillway-manager", Clock: clocktesting.NewFakeClock(time.Unix(0, 0))}, &deployments{answers: []any{"a"}})
+	got, err := o.references(t.Context())
+	want := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "spillway-manager", UID: "a"}}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil || o.key.Namespace != "own" {
+		t.Errorf("references of %s (-want +got):\n%s%v", o.key, diff, err)
 	}
 }
 

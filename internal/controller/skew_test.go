@@ -7,11 +7,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
@@ -142,6 +145,11 @@ func TestSkewIsFollowedAndToldOnce(t *testing.T) {
 	if pin := s.ofPin(&storedPin{}); pin == nil || len(pin.Dropped)+len(pin.Ignored) > 0 || changes != 2 {
 		t.Errorf("skew of a pin is %+v after %d changes", pin, changes)
 	}
+	delete(server.crds, "llmroutes")
+	s.compare(ctx)
+	if diff := cmp.Diff(want, s.ofRoute(route)); diff != "" || changes != 2 {
+		t.Errorf("while the CRD cannot be read (-want +got):\n%s", diff)
+	}
 	server.crds["llmroutes"] = newerCRD(t)
 	s.compare(ctx)
 	if got := s.ofRoute(route); len(got.Dropped) != 0 || changes != 3 {
@@ -154,4 +162,50 @@ func TestSkewIsFollowedAndToldOnce(t *testing.T) {
 	if len(loud) != 2 || !strings.Contains(loud[0], "OLDER") || !strings.Contains(loud[1], "NEWER") {
 		t.Errorf("it said %q, want each once", loud)
 	}
+}
+
+// withoutFields is a CRD that lacks some fields.
+func withoutFields(t *testing.T, resource string, paths ...[]string) map[string]any {
+	t.Helper()
+	old := crd(t, resource)
+	for _, path := range paths {
+		unstructured.RemoveNestedField(versionOf(old), append([]string{"schema", "openAPIV3Schema", "properties"}, path...)...)
+	}
+	return old
+}
+
+func TestSkewOfReportsIsToldOnRoutesAndThatOfPinsOnPins(t *testing.T) {
+	server := &storedCRDs{crds: map[string]map[string]any{
+		"llmroutes":    crd(t, "llmroutes"),
+		"backendpins":  withoutFields(t, "backendpins", []string{"spec", "properties", "reason"}),
+		"proxyreports": withoutFields(t, "proxyreports", []string{"status", "properties", "draining"}),
+	}}
+	s := &skews{reader: server, metrics: noMetrics{}, changed: func() {}}
+	s.compare(t.Context())
+	wantRoute := &status.Skew{Dropped: []string{"status.draining of ProxyReports"}}
+	if diff := cmp.Diff(wantRoute, s.ofRoute(&storedRoute{})); diff != "" {
+		t.Errorf("skew of a route (-want +got):\n%s", diff)
+	}
+	wantPin := &status.Skew{Dropped: []string{"spec.reason"}, Ignored: []string{"spec.new"}}
+	if diff := cmp.Diff(wantPin, s.ofPin(&storedPin{unknown: []string{"spec.new"}})); diff != "" {
+		t.Errorf("skew of a pin (-want +got):\n%s", diff)
+	}
+}
+
+func TestCRDsAreComparedAgainAndAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &storedCRDs{crds: map[string]map[string]any{}}
+		changes := 0
+		s := &skews{reader: server, metrics: noMetrics{}, clock: clock.RealClock{}, changed: func() { changes++ }}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { _ = s.Start(ctx) }()
+		synctest.Wait()
+		server.crds["backendpins"] = crd(t, "backendpins")
+		time.Sleep(compareCRDsEvery)
+		synctest.Wait()
+		if changes != 1 {
+			t.Errorf("%d changes noticed, want the one", changes)
+		}
+	})
 }
