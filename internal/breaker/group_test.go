@@ -72,6 +72,14 @@ func TestMembersOfAGroup(t *testing.T) {
 					x.t.Errorf("epoch %d, was %d", got, epoch)
 				}
 			}, want: openView(ReasonGroupSaturated, time.Hour)},
+		"nor what is over before a member's own is": {
+			backends: pair, do: func(x *rig) {
+				x.r.Adopt("other", []Record{{ID: "a", State: Open, Reason: ReasonRefused, Epoch: 1, Remaining: time.Hour}})
+				x.ends("b", 1, Result{Kind: Refused, RetryAfter: time.Second})
+				if got := x.record("a").Epoch; got != 1 {
+					x.t.Errorf("epoch %d, was 1", got)
+				}
+			}, want: openView(ReasonRefused, time.Hour)},
 		"a member's count outlasts the recovery of another": {
 			backends: pair, do: func(x *rig) {
 				x.silent("a", 1)

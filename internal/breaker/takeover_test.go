@@ -379,3 +379,22 @@ func TestOneProxyTakesOverFromOneThatDied(t *testing.T) {
 		}
 	})
 }
+
+// When a caller's request gives the place of the probe back without news, one proxy probes, not all whose turn has come.
+func TestOneProxyProbesAfterALastResortWithoutNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		names := []string{"pod-0", "pod-1", "pod-2"}
+		patient := server("a", func(b *table.Backend) { b.Saturation.NonStreamingSlowAfter = 20 * time.Minute })
+		f := startFleet(t, func(string, string) time.Duration { return 20 * time.Millisecond }, names, patient)
+		p, _ := f.pods["pod-0"].Admit("a", chat, Normal)
+		p.Done(Result{Kind: Refused})
+		last, _ := f.pods["pod-0"].Admit("a", chat, LastResort)
+		pass(20 * time.Minute)
+		last.Done(Result{})
+		pass(time.Minute)
+		f.stop()
+		if len(f.asked) != 1 {
+			t.Errorf("asked %+v, want one", f.asked)
+		}
+	})
+}
