@@ -81,8 +81,6 @@ func (c *caller) beat(now time.Time) {
 		c.commit(true)
 		c.flush()
 		c.rearm(now)
-	case c.heartbeat.Interval == 0: // it was armed for the commit alone
-		c.next = time.Time{}
 	case now.Before(nextBeat):
 		c.next = nextBeat
 	default:
@@ -95,9 +93,6 @@ func (c *caller) beat(now time.Time) {
 }
 
 func (c *caller) rearm(now time.Time) { c.next = after(now, c.heartbeat.Interval) }
-
-// stop ends the heartbeats: nothing is written after it.
-func (c *caller) stop() { c.next = time.Time{} }
 
 // notify tells a streaming caller what its request does now; others are not told.
 func (c *caller) notify(h stream.Heartbeat) {

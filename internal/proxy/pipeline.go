@@ -136,7 +136,6 @@ func (x *exchange) finish() {
 		x.p.reportPanic(fault)
 		x.fail(failed(&openai.Error{Code: openai.CodeInternalError, Message: "this proxy made a mistake"}))
 	}
-	x.caller.stop()
 	x.record()
 	if x.caller.broken() || fault == http.ErrAbortHandler { //nolint:errorlint // as above
 		panic(http.ErrAbortHandler)

@@ -96,7 +96,8 @@ func TestStreamsPassByteForByte(t *testing.T) {
 			if diff := cmp.Diff(attemptA1+startedA1+tc.want, got.body); diff != "" {
 				t.Errorf("stream (-want +got):\n%s", diff)
 			}
-			if got.status != http.StatusOK || got.err != nil || got.header.Get("X-Backend-Word") != "kept" || got.header.Get("X-Spillway-Route") != "ns/m" {
+			if got.status != http.StatusOK || got.err != nil || got.header.Get("X-Backend-Word") != "kept" ||
+				got.header.Get("Cache-Control") != "no-cache" || got.header.Get("X-Accel-Buffering") != "no" || got.header.Get("X-Spillway-Route") != "ns/m" {
 				t.Errorf("status %d, header %v, error %v", got.status, got.header, got.err)
 			}
 			if records := r.breakers.Records(); len(records) != 0 {
