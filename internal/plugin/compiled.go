@@ -22,7 +22,24 @@ func compile(routes []v1alpha1.LLMRoute, pins []v1alpha1.BackendPin, now time.Ti
 	for i := range pins {
 		s.Pins = append(s.Pins, &pins[i])
 	}
+	s.Options.MaxPin = longestPin(pins)
 	return compiler.Compile(s, now)
+}
+
+// longestPin is how long a pin may last as far as can be told: the default, or what the manager has accepted.
+func longestPin(pins []v1alpha1.BackendPin) time.Duration {
+	longest := compiler.DefaultMaxPin
+	for i := range pins {
+		if s := &pins[i].Status; s.Phase != v1alpha1.PinRejected && s.StartsAt != nil && s.ExpiresAt != nil {
+			longest = max(longest, s.ExpiresAt.Sub(s.StartsAt.Time))
+		}
+	}
+	return longest
+}
+
+// rejected says whether the manager has refused a pin as it is now.
+func rejected(p v1alpha1.BackendPin) bool {
+	return !unseen(&p) && p.Status.Phase == v1alpha1.PinRejected
 }
 
 func withoutReferences(route *v1alpha1.LLMRoute) *v1alpha1.LLMRoute {

@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -132,6 +133,7 @@ type skippedBackend struct {
 
 // explain compiles the route with its pins and asks the planner once more for each step.
 func explain(route *v1alpha1.LLMRoute, pins []v1alpha1.BackendPin, q question) (*explanation, error) {
+	pins = slices.DeleteFunc(slices.Clone(pins), rejected)
 	result := compile([]v1alpha1.LLMRoute{*route}, pins, q.at)
 	verdict := result.Routes[keyOf(route)]
 	entry := result.Table().ByKey(keyOf(route).String())
@@ -140,6 +142,7 @@ func explain(route *v1alpha1.LLMRoute, pins []v1alpha1.BackendPin, q question) (
 	}
 	p := &planner{question: q, route: route, entry: entry, status: &route.Status}
 	p.leaveOutExcluded()
+	p.judgePins(pins)
 	if err := p.checkNames(); err != nil {
 		return nil, err
 	}

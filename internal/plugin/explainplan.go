@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
@@ -226,11 +227,29 @@ func (p *planner) supposed(b *table.Backend) breaker.Reason {
 	return breaker.ReasonNone
 }
 
+// judgePins notes which pins of the route the proxies do not know as they are written.
+func (p *planner) judgePins(pins []v1alpha1.BackendPin) {
+	for i := range pins {
+		pin := &pins[i]
+		if !slices.ContainsFunc(p.entry.Pins, func(known table.Pin) bool { return known.Name == pin.Name }) {
+			continue
+		}
+		active := meta.FindStatusCondition(pin.Status.Conditions, string(v1alpha1.ConditionActive))
+		switch {
+		case unseen(pin):
+			p.note("the manager has not seen the pin %s as it is now, so the proxies may not know of it: is the manager running?", pin.Name)
+		case pin.Status.Phase == v1alpha1.PinIneffective && active != nil && active.Reason == string(v1alpha1.ReasonPending):
+			p.note("the proxies do not know of the pin %s: %s", pin.Name, active.Message)
+		}
+	}
+}
+
 // judgeStatus notes where the status does not tell what the proxies do.
 func (p *planner) judgeStatus() {
-	for _, c := range p.status.Conditions {
-		if c.Type == string(v1alpha1.ConditionAccepted) && c.Status == metav1.ConditionFalse {
+	for _, kind := range []v1alpha1.ConditionType{v1alpha1.ConditionAccepted, v1alpha1.ConditionProgrammed} { // the first says why
+		if c := meta.FindStatusCondition(p.status.Conditions, string(kind)); c != nil && c.Status == metav1.ConditionFalse {
 			p.note("the proxies do not serve the route as written (%s): %s", c.Reason, c.Message)
+			break
 		}
 	}
 	switch {

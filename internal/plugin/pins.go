@@ -94,18 +94,29 @@ func (p *pinsCommand) grid(pins []v1alpha1.BackendPin, namespaces bool) *grid {
 	return t
 }
 
-// phaseText adds why a pin does nothing: one that is in time, which only the manager knows, and one that is not accepted.
+// phaseText says where a pin is by the clock, and what only the manager knows: whether the proxies have it as it is written, and why
+// it does nothing. Whether it is accepted is the manager's to say, too, since how long a pin may last is set there.
 func phaseText(p *v1alpha1.BackendPin, phase v1alpha1.PinPhase) string {
-	accepted := meta.FindStatusCondition(p.Status.Conditions, string(v1alpha1.ConditionAccepted))
-	if phase == v1alpha1.PinRejected && p.Status.Phase == v1alpha1.PinRejected && accepted != nil {
-		return fmt.Sprintf("%s (%s)", phase, accepted.Reason)
+	because := func(t v1alpha1.ConditionType) string {
+		if c := meta.FindStatusCondition(p.Status.Conditions, string(t)); c != nil {
+			return fmt.Sprintf("%s (%s)", p.Status.Phase, c.Reason)
+		}
+		return string(p.Status.Phase)
 	}
-	active := meta.FindStatusCondition(p.Status.Conditions, string(v1alpha1.ConditionActive))
-	if phase == v1alpha1.PinActive && p.Status.Phase == v1alpha1.PinIneffective && active != nil {
-		return fmt.Sprintf("%s (%s)", p.Status.Phase, active.Reason)
+	switch {
+	case unseen(p):
+		return string(phase) + " (not seen by the manager)"
+	case p.Status.Phase == v1alpha1.PinRejected:
+		return because(v1alpha1.ConditionAccepted)
+	case phase == v1alpha1.PinActive && p.Status.Phase == v1alpha1.PinIneffective:
+		return because(v1alpha1.ConditionActive)
+	default:
+		return string(phase)
 	}
-	return string(phase)
 }
+
+// unseen says whether the manager has not seen a pin as it is now, so that the proxies know nothing of it, or of its last edit.
+func unseen(p *v1alpha1.BackendPin) bool { return p.Status.ObservedGeneration < p.Generation }
 
 func kindOf(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind}
