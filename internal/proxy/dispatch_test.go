@@ -128,12 +128,12 @@ func TestLongPromptsMayTakeLonger(t *testing.T) {
 func TestBodyIsGivenUpWithTheFirstToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, []string{later("2s", oneToken) + later("2s", "data: [DONE]\n\n")}, func(*table.Route) {})
-		var used []bool
+		used := make(chan bool, 2)
 		for _, after := range []time.Duration{time.Second, 3 * time.Second} {
-			time.AfterFunc(after, func() { used = append(used, b.proxy.memory.used.Load() > 0) })
+			time.AfterFunc(after, func() { used <- b.proxy.memory.used.Load() > 0 })
 		}
 		_, _ = b.ask(t.Context(), true)
-		if diff := cmp.Diff([]bool{true, false}, used); diff != "" {
+		if diff := cmp.Diff([]bool{true, false}, []bool{<-used, <-used}); diff != "" {
 			t.Errorf("used before and behind the token (-want +got):\n%s", diff)
 		}
 	})
