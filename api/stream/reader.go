@@ -344,9 +344,6 @@ func (r *Reader) Collect(watch func(Event)) (*Completion, error) {
 		if watch != nil {
 			watch(ev)
 		}
-		if ev.Heartbeat != nil {
-			continue
-		}
 		if err := a.Add(ev.Data); err != nil {
 			partial, _ := a.Completion()
 			return partial, err

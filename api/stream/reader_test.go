@@ -404,20 +404,45 @@ type readFunc func([]byte) (int, error)
 
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
+// endingContext ends behind the first look at it, without a word.
+type endingContext struct {
+	context.Context
+	asked    chan struct{}
+	err      error
+	deadline time.Time
+	looks    int
+}
+
+func (c *endingContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }
+
+func (c *endingContext) Err() error {
+	if c.looks++; c.looks == 1 {
+		close(c.asked)
+		return nil
+	}
+	return c.err
+}
+
 // The context's end goes before what its end brings about, and before what came with it.
 func TestReaderTellsTheContextsEndFirst(t *testing.T) {
-	t.Run("a body that fails because of it", func(t *testing.T) {
-		for range 100 { // which of the two comes first is a matter of luck
-			ctx, cancel := context.WithCancel(t.Context())
+	for name, tc := range map[string]struct {
+		ctx  endingContext
+		want error
+	}{
+		"a body that fails because of it":          {endingContext{err: context.Canceled}, context.Canceled},
+		"a body that fails before it is announced": {endingContext{deadline: time.Unix(1, 0)}, context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.ctx.Context, tc.ctx.asked = t.Context(), make(chan struct{})
 			r := response(200, "text/event-stream", readFunc(func([]byte) (int, error) {
-				cancel()
+				<-tc.ctx.asked
 				return 0, errors.New("cut")
-			})).open(ctx, stream.Options{})
-			if _, err := r.Next(); !errors.Is(err, context.Canceled) {
-				t.Fatal(err)
+			})).open(&tc.ctx, stream.Options{})
+			if _, err := r.Next(); !errors.Is(err, tc.want) {
+				t.Error(err)
 			}
-		}
-	})
+		})
+	}
 	t.Run("data that had come before it", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
