@@ -49,8 +49,6 @@ func faultInURL(u *url.URL) string {
 		return "must begin with http:// or https://"
 	case u.Hostname() == "":
 		return "has no host"
-	case strings.Contains(u.Hostname(), ":") && !strings.HasPrefix(u.Host, "["):
-		return "has an IPv6 address without brackets; write it as http://[fd00::2]:8000/v1"
 	case u.Port() != "" && !validPort(u.Port()), strings.HasSuffix(u.Host, ":"):
 		return "has a port that is not between 1 and 65535"
 	case u.User != nil:
