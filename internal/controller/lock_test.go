@@ -55,7 +55,8 @@ func TestALeaseGoesWithTheDeployment(t *testing.T) {
 			owner := newOwner(Options{OwnerDeployment: "spillway-manager", Clock: clocktesting.NewFakeClock(metav1.Now().Time)},
 				&deployments{answers: []any{tc.answer}})
 			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{OwnerReferences: tc.renew}}
-			of, err := ownedLeases{stored, owner}.Leases(own), error(nil)
+			of := ownedLeases{stored, owner}.Leases(own)
+			var err error
 			if tc.create {
 				_, err = of.Create(t.Context(), lease, metav1.CreateOptions{})
 			} else {

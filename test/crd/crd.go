@@ -67,18 +67,10 @@ func twice(at string, s *spec.Schema, value any) (faults []string) {
 			}
 		}
 	case []any:
-		keys, isMap := s.Extensions.GetStringSlice("x-kubernetes-list-map-keys")
-		kind, _ := s.Extensions.GetString("x-kubernetes-list-type")
 		seen := map[string]bool{}
 		for _, element := range v {
-			key := fmt.Sprint(element)
-			if object, ok := element.(map[string]any); ok && isMap {
-				key = ""
-				for _, k := range keys {
-					key += fmt.Sprintf("%v;", object[k])
-				}
-			}
-			if seen[key] && (isMap || kind == "set") {
+			key, unique := keyOf(s, element)
+			if seen[key] && unique {
 				faults = append(faults, fmt.Sprintf("%s has %.80s twice", at, key))
 			}
 			seen[key] = true
@@ -88,4 +80,18 @@ func twice(at string, s *spec.Schema, value any) (faults []string) {
 		}
 	}
 	return faults
+}
+
+// keyOf returns what tells an element of a list from the others, and whether the schema wants that once.
+func keyOf(list *spec.Schema, element any) (key string, unique bool) {
+	kind, _ := list.Extensions.GetString("x-kubernetes-list-type")
+	names, isMap := list.Extensions.GetStringSlice("x-kubernetes-list-map-keys")
+	object, isObject := element.(map[string]any)
+	if !isMap || !isObject {
+		return fmt.Sprint(element), kind == "set"
+	}
+	for _, name := range names {
+		key += fmt.Sprintf("%v;", object[name])
+	}
+	return key, true
 }
