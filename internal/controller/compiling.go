@@ -23,6 +23,8 @@ const (
 	// without it and tries again that seldom, so that one object that cannot be read holds nobody up for ever.
 	retryFetch    = 500 * time.Millisecond
 	fetchPatience = 5 * time.Second
+	// retryRefused is how soon what we may not read is asked for again: nobody tells us of a permission.
+	retryRefused = 30 * time.Second
 )
 
 // Metrics receives what the manager measures of itself.
@@ -105,6 +107,9 @@ func (c *compiling) compile(ctx context.Context) (again time.Duration, err error
 			return again, err
 		}
 		again = fetchPatience
+	}
+	if c.fetcher.lacking.Load() {
+		again = sooner(again, retryRefused)
 	}
 	snapshot.Salt = c.salt
 	snapshot.Options = compiler.Options{ClusterDomain: c.options.ClusterDomain, MaxPin: c.options.MaxPin}

@@ -5,11 +5,14 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
+	"github.com/spillway-dev/spillway/internal/compiler"
 )
 
 // Of too many pins on a route others count once one is over, although nobody changes anything.
@@ -32,6 +35,24 @@ func TestACompileIsDoneAgainWhenOtherPinsAreToCount(t *testing.T) {
 	again, err := c.compile(t.Context())
 	if want := untilEdge(now.Add(time.Hour), now); again != want || err != nil {
 		t.Errorf("again in %s (error %v), want %s", again, err, want)
+	}
+}
+
+// Nobody tells us when we are allowed to read what we were not.
+func TestACompileIsDoneAgainWhereSomethingMayNotBeRead(t *testing.T) {
+	ref := compiler.Reference{Kind: compiler.KindSecret, Namespace: "a", Name: "tower"}
+	w := newWorld()
+	w.named[ref], w.versions[ref] = 1, version{resource: "7"}
+	reader := &oneSecret{err: apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "tower", nil)}
+	c := &compiling{
+		world: w, fetcher: newFetcher(reader), clock: clocktesting.NewFakePassiveClock(evening), salt: []byte("salt"), options: Options{Metrics: noMetrics{}},
+		compiled: func() {}, changed: func(_, _ []types.NamespacedName) {},
+	}
+	for _, want := range []time.Duration{retryRefused, 0} {
+		if again, err := c.compile(t.Context()); again != want || err != nil {
+			t.Errorf("again in %s (error %v), want %s", again, err, want)
+		}
+		reader.err, reader.version = nil, "7"
 	}
 }
 

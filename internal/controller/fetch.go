@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,7 +29,8 @@ type version struct {
 type fetcher struct {
 	reader  client.Reader
 	held    map[compiler.Reference]client.Object
-	refused sync.Map // compiler.Reference of what we may not read, so that it is said once
+	refused sync.Map    // compiler.Reference of what we may not read, so that it is said once
+	lacking atomic.Bool // the last fill met something that we may not read
 }
 
 func newFetcher(reader client.Reader) *fetcher {
@@ -40,6 +42,7 @@ func newFetcher(reader client.Reader) *fetcher {
 func (f *fetcher) fill(ctx context.Context, s *compiler.Snapshot, wanted map[compiler.Reference]version) (failed error) {
 	s.Secrets = map[types.NamespacedName]*corev1.Secret{}
 	s.ConfigMaps = map[types.NamespacedName]*corev1.ConfigMap{}
+	f.lacking.Store(false)
 	next := make(map[compiler.Reference]client.Object, len(wanted))
 	var mu sync.Mutex
 	var wait sync.WaitGroup
@@ -99,6 +102,7 @@ func (f *fetcher) read(ctx context.Context, ref compiler.Reference) (client.Obje
 
 // sayRefused tells once that an object is as good as absent because of our own permissions; its verdict cannot tell.
 func (f *fetcher) sayRefused(ctx context.Context, ref compiler.Reference) {
+	f.lacking.Store(true)
 	if _, said := f.refused.LoadOrStore(ref, true); said {
 		return
 	}
