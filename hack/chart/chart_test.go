@@ -16,7 +16,7 @@ func TestTemplate(t *testing.T) {
 	}{
 		"every object gets labels, and the release's namespace": {
 			text: "kind: A\nmetadata:\n  name: a\n  namespace: spillway-system\nspec: {}\n---\nkind: B\nmetadata:\n  name: b\n  labels:\n    c: d\nrules: []\n",
-			want: head + "kind: A\nmetadata:\n  name: a\n  namespace: {{ .Release.Namespace }}\n  labels:\n" + ours + "spec: {}\n---\n" +
+			want: head + "kind: A\nmetadata:\n  name: a\n  namespace: {{ .Release.Namespace | quote }}\n  labels:\n" + ours + "spec: {}\n---\n" +
 				"kind: B\nmetadata:\n  name: b\n  labels:\n" + ours + "    c: d\nrules: []\n",
 		},
 		"metadata within a schema is left alone": {

@@ -94,3 +94,40 @@ func TestGracePeriod(t *testing.T) {
 		}
 	}
 }
+
+// TestNamespacesThatYAMLReadsAsNumbers: a namespace may be called 2024 or on, and is a string all the same.
+func TestNamespacesThatYAMLReadsAsNumbers(t *testing.T) {
+	text := newHelm(t, "").render(t, "--namespace", "2024", "--set-string", "manager.watchNamespaces={2025,on}",
+		"--set-string", "pinners[0].namespace=2026,pinners[0].subjects[0].kind=ServiceAccount,pinners[0].subjects[0].name=1",
+		"--set", "proxy.callerAuth.mode=kubernetes")
+	seen := map[string]bool{}
+	for _, object := range objects(t, text) {
+		walk(object.Object, func(key string, value any) {
+			name, isString := value.(string)
+			if key == "namespace" && !isString {
+				t.Errorf("%s %s has the namespace %v, which is no string", object.GetKind(), object.GetName(), value)
+			}
+			seen[name] = true
+		})
+	}
+	for _, want := range []string{"2024", "2025", "on", "2026"} {
+		if !seen[want] {
+			t.Errorf("no object is in the namespace %s", want)
+		}
+	}
+}
+
+// walk visits the fields of maps in maps and lists.
+func walk(value any, visit func(key string, value any)) {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, field := range v {
+			visit(key, field)
+			walk(field, visit)
+		}
+	case []any:
+		for _, item := range v {
+			walk(item, visit)
+		}
+	}
+}

@@ -82,7 +82,7 @@ capabilities:
 {{- define "spillway.metadata" -}}
 {{- $root := index . 0 }}{{ $component := index . 1 -}}
 name: {{ index . 2 }}
-namespace: {{ $root.Release.Namespace }}
+namespace: {{ $root.Release.Namespace | quote }}
 labels:
   app.kubernetes.io/component: {{ $component }}
   {{- include "spillway.labels" $root | nindent 2 }}
