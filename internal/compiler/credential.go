@@ -75,8 +75,15 @@ func faultInCredential(value string) string {
 func (b *backendDraft) secret(field, name string) *corev1.Secret {
 	secret := b.route.reader.Secrets[types.NamespacedName{Namespace: b.route.verdict.Key.Namespace, Name: name}]
 	if secret == nil {
-		b.unresolved(v1alpha1.ReasonSecretNotFound, field,
-			fmt.Sprintf("The Secret %q does not exist in this namespace; create it.", name))
+		b.unresolved(v1alpha1.ReasonSecretNotFound, field, b.whyAbsent(KindSecret, name))
 	}
 	return secret
+}
+
+// whyAbsent says why there is no Secret or ConfigMap of that name.
+func (b *backendDraft) whyAbsent(kind Kind, name string) string {
+	if b.route.reader.Forbidden[Reference{Kind: kind, Namespace: b.route.verdict.Key.Namespace, Name: name}] {
+		return fmt.Sprintf("The manager may not read the %s %q; let its ServiceAccount get %ss in this namespace.", kind, name, kind)
+	}
+	return fmt.Sprintf("The %s %q does not exist in this namespace; create it.", kind, name)
 }

@@ -19,24 +19,24 @@ func (c *compilation) recall(earlier *Result) {
 		return // each id, name of a Service, or place in the order may be another
 	}
 	c.earlier, c.changed, c.changedIn = was, map[Reference]bool{}, map[string]bool{}
-	noteChanged(c, KindSecret, was.Secrets, c.Secrets)
-	noteChanged(c, KindConfigMap, was.ConfigMaps, c.ConfigMaps)
-	noteChanged(c, KindService, was.Services, c.Services)
-}
-
-func noteChanged[T any](c *compilation, kind Kind, was, is map[types.NamespacedName]*T) {
-	note := func(key types.NamespacedName) {
-		c.changed[Reference{Kind: kind, Namespace: key.Namespace, Name: key.Name}] = true
-		c.changedIn[key.Namespace] = true
-	}
-	for key, object := range is {
-		if was[key] != object {
-			note(key)
+	of := func(kind Kind) func(types.NamespacedName) Reference {
+		return func(key types.NamespacedName) Reference {
+			return Reference{Kind: kind, Namespace: key.Namespace, Name: key.Name}
 		}
 	}
-	for key, object := range was {
-		if is[key] != object {
-			note(key)
+	noteChanged(c, was.Secrets, c.Secrets, of(KindSecret))
+	noteChanged(c, was.ConfigMaps, c.ConfigMaps, of(KindConfigMap))
+	noteChanged(c, was.Services, c.Services, of(KindService))
+	noteChanged(c, was.Forbidden, c.Forbidden, func(ref Reference) Reference { return ref })
+}
+
+func noteChanged[K, V comparable](c *compilation, was, is map[K]V, reference func(K) Reference) {
+	for _, pair := range [][2]map[K]V{{was, is}, {is, was}} {
+		for key, value := range pair[0] {
+			if pair[1][key] != value {
+				ref := reference(key)
+				c.changed[ref], c.changedIn[ref.Namespace] = true, true
+			}
 		}
 	}
 }

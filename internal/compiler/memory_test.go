@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,11 +82,28 @@ func TestRecompileIsCompile(t *testing.T) {
 		"the holder of the model goes":         {snapshotOf(newRoute("q", claim), r, secret), snapshotOf(r, secret)},
 		"a pin comes":                          {snapshotOf(r, s, secret), snapshotOf(r, s, pin, secret)},
 		"a pin goes":                           {snapshotOf(r, s, pin, secret), snapshotOf(r, s, secret)},
+		"a Secret may not be read any more":    {snapshotOf(r, secret), forbidding(snapshotOf(r))},
+		"a Secret may be read again":           {forbidding(snapshotOf(r)), snapshotOf(r, secret)},
+		"a Secret that may not be read goes":   {forbidding(snapshotOf(r)), snapshotOf(r)},
 		"the salt is another":                  {snapshotOf(r, secret), func() Snapshot { s := snapshotOf(r, secret); s.Salt = []byte("other"); return s }()},
 		"the domain of the cluster is another": {snapshotOf(r, secret), func() Snapshot { s := snapshotOf(r, secret); s.Options.ClusterDomain = "x"; return s }()},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) { sameAsAnew(t, tc.was, tc.is) })
+	}
+}
+
+// forbidding says that the Secret of newRoute may not be read.
+func forbidding(s Snapshot) Snapshot {
+	s.Forbidden = map[Reference]bool{{Kind: KindSecret, Namespace: "a", Name: "tower"}: true}
+	return s
+}
+
+func TestASecretThatMayNotBeReadIsNotSaidToBeAbsent(t *testing.T) {
+	r := Compile(forbidding(snapshotOf(newRoute("r"))), goldenNow)
+	problems := r.Routes[key("r")].Problems
+	if len(problems) != 1 || !strings.Contains(problems[0].Message, `the manager may not read the Secret "tower"; let its ServiceAccount get Secrets`) {
+		t.Errorf("problems are %+v", problems)
 	}
 }
 

@@ -76,8 +76,7 @@ func (b *backendDraft) caData(ref *v1alpha1.CARef) (data []byte, found bool) {
 	} else {
 		config := b.route.reader.ConfigMaps[types.NamespacedName{Namespace: b.route.verdict.Key.Namespace, Name: ref.Name}]
 		if config == nil {
-			b.unresolved(v1alpha1.ReasonConfigMapNotFound, "tls.caRef",
-				fmt.Sprintf("The ConfigMap %q does not exist in this namespace; create it.", ref.Name))
+			b.unresolved(v1alpha1.ReasonConfigMapNotFound, "tls.caRef", b.whyAbsent(KindConfigMap, ref.Name))
 			return nil, false
 		}
 		if data, found = config.BinaryData[ref.Key]; !found {

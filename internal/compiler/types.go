@@ -24,6 +24,8 @@ type Snapshot struct {
 	Secrets    map[types.NamespacedName]*corev1.Secret
 	ConfigMaps map[types.NamespacedName]*corev1.ConfigMap
 	Services   map[types.NamespacedName]*corev1.Service
+	// Forbidden are the Secrets and ConfigMaps that exist and may not be read. They are absent above.
+	Forbidden map[Reference]bool
 
 	// Salt keys the hash behind every table.BackendID, so that an id tells nothing of the credential. It must stay the
 	// same as long as ids are to mean the same backends.

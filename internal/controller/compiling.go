@@ -108,7 +108,7 @@ func (c *compiling) compile(ctx context.Context) (again time.Duration, err error
 		}
 		again = fetchPatience
 	}
-	if c.fetcher.lacking.Load() {
+	if len(snapshot.Forbidden) > 0 {
 		again = sooner(again, retryRefused)
 	}
 	snapshot.Salt = c.salt

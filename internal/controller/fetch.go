@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,10 +26,9 @@ type version struct {
 // fetcher reads the Secrets and ConfigMaps that routes name past the informers, each once per version, and holds no others. It
 // is for one goroutine.
 type fetcher struct {
-	reader  client.Reader
-	held    map[compiler.Reference]client.Object
-	refused sync.Map    // compiler.Reference of what we may not read, so that it is said once
-	lacking atomic.Bool // the last fill met something that we may not read
+	reader    client.Reader
+	held      map[compiler.Reference]client.Object
+	forbidden map[compiler.Reference]bool // at the last fill
 }
 
 func newFetcher(reader client.Reader) *fetcher {
@@ -42,7 +40,7 @@ func newFetcher(reader client.Reader) *fetcher {
 func (f *fetcher) fill(ctx context.Context, s *compiler.Snapshot, wanted map[compiler.Reference]version) (failed error) {
 	s.Secrets = map[types.NamespacedName]*corev1.Secret{}
 	s.ConfigMaps = map[types.NamespacedName]*corev1.ConfigMap{}
-	f.lacking.Store(false)
+	s.Forbidden = map[compiler.Reference]bool{}
 	next := make(map[compiler.Reference]client.Object, len(wanted))
 	var mu sync.Mutex
 	var wait sync.WaitGroup
@@ -60,7 +58,11 @@ func (f *fetcher) fill(ctx context.Context, s *compiler.Snapshot, wanted map[com
 			object, err := f.read(ctx, ref)
 			mu.Lock()
 			defer mu.Unlock()
-			if err != nil {
+			switch {
+			case apierrors.IsForbidden(err):
+				s.Forbidden[ref] = true
+				return
+			case err != nil:
 				failed, object = err, f.held[ref]
 			}
 			if object != nil {
@@ -69,7 +71,8 @@ func (f *fetcher) fill(ctx context.Context, s *compiler.Snapshot, wanted map[com
 		})
 	}
 	wait.Wait()
-	f.held = next
+	f.sayForbidden(ctx, s.Forbidden)
+	f.held, f.forbidden = next, s.Forbidden
 	for ref, object := range next {
 		key := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 		switch o := object.(type) {
@@ -82,32 +85,27 @@ func (f *fetcher) fill(ctx context.Context, s *compiler.Snapshot, wanted map[com
 	return failed
 }
 
-// read returns nil where there is nothing for us to read.
+// read returns nil where there is nothing to read.
 func (f *fetcher) read(ctx context.Context, ref compiler.Reference) (client.Object, error) {
 	var object client.Object = &corev1.Secret{}
 	if ref.Kind == compiler.KindConfigMap {
 		object = &corev1.ConfigMap{}
 	}
 	err := f.reader.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, object)
-	switch {
-	case err == nil:
-		return object, nil
-	case apierrors.IsForbidden(err):
-		f.sayRefused(ctx, ref)
-		return nil, nil
-	default:
+	if err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
+	return object, nil
 }
 
-// sayRefused tells once that an object is as good as absent because of our own permissions; its verdict cannot tell.
-func (f *fetcher) sayRefused(ctx context.Context, ref compiler.Reference) {
-	f.lacking.Store(true)
-	if _, said := f.refused.LoadOrStore(ref, true); said {
-		return
+// sayForbidden tells of objects that could be read before, or were not named: the permission to read them is ours to have.
+func (f *fetcher) sayForbidden(ctx context.Context, forbidden map[compiler.Reference]bool) {
+	for ref := range forbidden {
+		if !f.forbidden[ref] {
+			logf.FromContext(ctx).Info("the manager may not read an object that a route names, so its backend is left out",
+				"kind", ref.Kind, "namespace", ref.Namespace, "name", ref.Name)
+		}
 	}
-	logf.FromContext(ctx).Info("the manager may not read an object that a route names, so its backend is left out",
-		"kind", ref.Kind, "namespace", ref.Namespace, "name", ref.Name)
 }
 
 // older says whether one resourceVersion of an object lies before another. Where they cannot be compared it says so

@@ -139,8 +139,8 @@ func TestARefusedObjectIsToldOnceAndWithoutMore(t *testing.T) {
 	f := newFetcher(&oneSecret{err: apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "tower", errors.New("words"))})
 	for range 2 {
 		var snapshot compiler.Snapshot
-		if err := f.fill(ctx, &snapshot, map[compiler.Reference]version{ref: {}}); err != nil || len(snapshot.Secrets) > 0 {
-			t.Fatalf("read %v with error %v", snapshot.Secrets, err)
+		if err := f.fill(ctx, &snapshot, map[compiler.Reference]version{ref: {}}); err != nil || len(snapshot.Secrets) > 0 || !snapshot.Forbidden[ref] {
+			t.Fatalf("read %v with error %v, forbidden are %v", snapshot.Secrets, err, snapshot.Forbidden)
 		}
 	}
 	if len(said) != 1 || !strings.Contains(said[0], `"name"="tower"`) || strings.Contains(said[0], "words") {
