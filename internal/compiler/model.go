@@ -1,6 +1,7 @@
 package compiler
 
 import (
+	"iter"
 	"maps"
 	"slices"
 )
@@ -11,25 +12,32 @@ type claim struct {
 	others []*routeDraft // in no order
 }
 
-func (c claim) with(d *routeDraft) claim {
-	switch {
-	case c.holder == nil:
-		return claim{holder: d}
-	case d.entry.Beats(c.holder.entry):
-		return claim{holder: d, others: append(slices.Clip(c.others), c.holder)}
-	default:
-		return claim{holder: c.holder, others: append(slices.Clip(c.others), d)}
+// after returns who claims the model once some claims have ended and others have begun.
+func (c claim) after(ended map[*routeDraft]bool, begun []*routeDraft) claim {
+	if c.holder == nil && len(begun) == 1 {
+		return claim{holder: begun[0]} // as nearly all are
 	}
-}
-
-func (c claim) without(d *routeDraft) claim {
-	var left claim
-	for _, other := range append(slices.Clip(c.others), c.holder) {
-		if other != d {
-			left = left.with(other)
+	all := make([]*routeDraft, 0, 1+len(c.others)+len(begun))
+	for _, d := range c.others {
+		if !ended[d] {
+			all = append(all, d)
 		}
 	}
-	return left
+	if c.holder != nil && !ended[c.holder] {
+		all = append(all, c.holder)
+	}
+	all = append(all, begun...)
+	if len(all) == 0 {
+		return claim{}
+	}
+	best := 0
+	for i, d := range all {
+		if d.entry.Beats(all[best].entry) {
+			best = i
+		}
+	}
+	holder := all[best]
+	return claim{holder: holder, others: slices.Delete(all, best, best+1)}
 }
 
 // settleModels gives each model to the best claim. A route that is refused for another mistake keeps its claim: a typing error
@@ -40,29 +48,44 @@ func (c *compilation) settleModels() {
 	if c.claims == nil {
 		c.claims = make(map[string]claim, len(c.Snapshot.Routes))
 	}
-	touched := map[string]bool{}
-	update := func(drafts []*routeDraft, updated func(claim, *routeDraft) claim) {
-		for _, d := range drafts {
-			if d == nil || d.entry == nil {
-				continue
-			}
-			model := d.entry.Model
-			touched[model] = true
-			c.claims[model] = updated(c.claims[model], d)
-		}
+	ended, begun := c.turnover()
+	for model, drafts := range begun {
+		c.claims[model] = c.claims[model].after(ended, drafts)
+		c.moved(model)
 	}
+}
+
+// turnover returns the claims that end with this compile, and by model those that begin; a model that only loses claims has none
+// there. All of a model come at once: any number of routes may claim one.
+func (c *compilation) turnover() (ended map[*routeDraft]bool, begun map[string][]*routeDraft) {
+	ended, begun = map[*routeDraft]bool{}, map[string][]*routeDraft{}
 	for name, known := range c.earlier.namespaces {
-		if n := c.namespaces[name]; n == nil || n.changed {
-			update(known.read, claim.without)
+		if n := c.namespaces[name]; n != nil && !n.changed {
+			continue
+		}
+		for d := range claimants(known.read) {
+			ended[d], begun[d.entry.Model] = true, nil
 		}
 	}
 	for _, n := range c.namespaces {
-		if n.changed {
-			update(n.read, claim.with)
+		if !n.changed {
+			continue
+		}
+		for d := range claimants(n.read) {
+			begun[d.entry.Model] = append(begun[d.entry.Model], d)
 		}
 	}
-	for model := range touched {
-		c.moved(model)
+	return ended, begun
+}
+
+// claimants yields the drafts that claim a model.
+func claimants(drafts []*routeDraft) iter.Seq[*routeDraft] {
+	return func(yield func(*routeDraft) bool) {
+		for _, d := range drafts {
+			if d != nil && d.entry != nil && !yield(d) {
+				return
+			}
+		}
 	}
 }
 
