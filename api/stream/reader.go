@@ -276,7 +276,7 @@ func (r *Reader) note(d *outline) {
 		r.finished = true // unless one of the others says no
 	}
 	switch d.Type { // how the other dialects end
-	case "response.completed", "response.incomplete", "message_stop":
+	case "response.completed", "response.incomplete", "response.done", "message_stop":
 		r.finished = true
 	}
 	for _, done := range r.choices {

@@ -108,6 +108,7 @@ func TestReaderEvents(t *testing.T) {
 		"lines that pass the cap together":                {strings.Repeat("data: "+strings.Repeat("a", 1000)+"\n", 2000) + done, "", stream.ErrTooLarge},
 		"the responses dialect ends with its own event":   {"event: response.completed\ndata: {\"type\":\"response.completed\"}\n\n", "data", io.EOF},
 		"a response may end early, by its limit":          {"data: {\"type\":\"response.incomplete\"}\n\n", "data", io.EOF},
+		"a response may end by another name":              {"data: {\"type\":\"response.done\"}\n\n", "data", io.EOF},
 		"the messages dialect ends with its own event":    {"data: {\"type\":\"message_stop\"}\n\n", "data", io.EOF},
 		"data that is no JSON is the caller's to judge":   {"data: hi\n\n" + done, "data", io.EOF},
 		"an error that is empty is none":                  {"data: {\"error\":{},\"choices\":[{\"error\":null}]}\n\ndata: {\"error\":\"\"}\n\ndata: {\"error\":[]}\n\ndata: {\"error\":false}\n\ndata: {\"error\":0}\n\n" + done, "data data data data data", io.EOF},

@@ -132,7 +132,7 @@ func (w *eventWalk) responsesEvent(kind []byte, content bool) {
 	switch kind = kind[1 : len(kind)-1]; string(kind) {
 	case "error", "response.failed":
 		w.failed = true
-	case "response.completed", "response.incomplete":
+	case "response.completed", "response.incomplete", "response.done": // the last one is OpenRouter's
 		w.finished, w.last = choiceAt(0), true
 	case "response.output_item.done", "response.content_part.done":
 		w.token = true // a server may send an item whole, without deltas

@@ -135,6 +135,7 @@ var eventCases = map[string]eventCase{
 	"responses: whole text":            {ep: openai.Responses, data: `{"type":"response.output_text.done","text":"x"}`, want: token},
 	"responses: completed":             {ep: openai.Responses, data: `{"type":"response.completed","response":{"usage":{"input_tokens":3,"output_tokens":4}}}`, want: openai.EventFacts{Kind: openai.Token, Finished: 1, Last: true, Usage: openai.Usage{Prompt: 3, Completion: 4, Known: true}}},
 	"responses: incomplete":            {ep: openai.Responses, data: `{"type":"response.incomplete","response":{}}`, want: last},
+	"responses: done":                  {ep: openai.Responses, data: `{"type":"response.done","response":{"status":"completed","error":null}}`, want: last},
 	"responses: failed":                {ep: openai.Responses, data: `{"type":"response.failed","response":{"error":{"code":"rate_limit_exceeded","message":"m"}}}`, want: failure(openai.Refused, 429)},
 	"responses: failed by an image":    {ep: openai.Responses, data: `{"type":"response.failed","response":{"error":{"code":"invalid_base64_image","message":"m"}}}`, want: failure(openai.Rejected, 400)},
 	"responses: failed without a word": {ep: openai.Responses, data: `{"type":"response.failed","response":{"error":null}}`, want: failure(openai.Failed, 0)},

@@ -16,6 +16,7 @@ const (
 	messagePing  = "event: ping\ndata: {\"type\":\"ping\"}\n\n"
 
 	responseText = "event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"delta\":\"x\"}\n\n"
+	otherDone    = "data: {\"type\":\"response.done\",\"response\":{\"status\":\"completed\"}}\n\n"
 	responseDone = "event: response.completed\ndata: {\"type\":\"response.completed\",\"response\":{\"status\":\"completed\"}}\n\n"
 )
 
@@ -53,6 +54,7 @@ func TestStreamsEndByTheirDialect(t *testing.T) {
 		"responses: nothing comes behind the completion":  {path: responsesPath, sent: responseText + responseDone, want: responseText + responseDone},
 		"responses: DONE behind the completion":           {path: responsesPath, sent: responseText + responseDone + done, closed: true, want: responseText + responseDone},
 		"responses: DONE in place of the completion":      {path: responsesPath, sent: responseText + done, want: cut},
+		"responses: the completion by another name":       {path: responsesPath, sent: responseText + otherDone + done, closed: true, want: responseText + otherDone},
 		"responses: the completion is missing":            {path: responsesPath, sent: responseText, closed: true, want: cut},
 		"chat: comments for ever in place of DONE":        {sent: c("a") + fin, dribble: ": ping\n\n", want: c("a") + fin + done},
 		"messages: pings for ever in place of the end":    {path: messagesPath, sent: messageText + messageDelta, dribble: messagePing, want: messageText + messageDelta + messageStop},
