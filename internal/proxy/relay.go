@@ -157,6 +157,9 @@ func (a *attempt) event(ev sse.Event) (o Outcome, ended bool) {
 		return a.complete(), true
 	case openai.Token:
 		a.permit.Token()
+		if a.progress.Whole() {
+			a.heard = time.Now() // the answer goes on: some servers put a finish reason into every chunk
+		}
 		if !a.token {
 			a.firstToken()
 		}

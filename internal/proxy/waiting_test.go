@@ -361,3 +361,18 @@ func TestAProbesPlaceIsGivenBack(t *testing.T) {
 		})
 	}
 }
+
+// Some servers put a finish reason into every chunk: the answer is not over while it goes on.
+func TestAnswersGoOnBehindAFinishReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const chunk = `data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}` + "\n\n"
+		const head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+		b := newBubble(t, []string{head + strings.Repeat(chunk+pauseMark+"1m"+pauseMark, 5)}, func(r *table.Route) { r.Timeouts.Idle = 2 * time.Minute })
+		w, took := b.ask(t.Context(), true)
+		_, got, _ := strings.Cut(w.Body.String(), "}\n")
+		_, got, _ = strings.Cut(got, "}\n") // two comments
+		if diff := cmp.Diff(strings.Repeat(chunk, 5)+"data: [DONE]\n\n", got); diff != "" || took != 6*time.Minute {
+			t.Errorf("after %s (-want +got):\n%s", took, diff)
+		}
+	})
+}
