@@ -57,13 +57,14 @@ func (c *caller) init(w http.ResponseWriter, r *http.Request, timeout time.Durat
 
 func (c *caller) header() http.Header { return c.w.Header() }
 
-// listen starts the heartbeats of a streaming request.
+// listen starts the heartbeats of a streaming request. The time that its body took to come is none in which its caller has waited
+// for comments: it must not cost an error its status.
 func (c *caller) listen(h table.Heartbeat) {
 	c.heartbeat = h
 	if h.Form == table.HeartbeatBlock {
 		c.form = sse.Block
 	}
-	c.listening, c.next = true, c.x.began.Add(h.CommitAfter)
+	c.listening, c.next = true, time.Now().Add(h.CommitAfter)
 }
 
 // due is when beat has something to do; the zero time is never.

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -373,6 +374,18 @@ func TestAnswersGoOnBehindAFinishReason(t *testing.T) {
 		_, got, _ = strings.Cut(got, "}\n") // two comments
 		if diff := cmp.Diff(strings.Repeat(chunk, 5)+"data: [DONE]\n\n", got); diff != "" || took != 6*time.Minute {
 			t.Errorf("after %s (-want +got):\n%s", took, diff)
+		}
+	})
+}
+
+// The time that a body takes to come costs no error its status.
+func TestSlowBodiesDoNotCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const rejected = "HTTP/1.1 400 x\r\nContent-Length: 2\r\n\r\n{}"
+		b := newBubble(t, []string{pauseMark + "500ms" + pauseMark + rejected}, func(r *table.Route) { r.Heartbeat.CommitAfter = time.Second })
+		body := io.MultiReader(late(3*time.Second), strings.NewReader(`{"model":"ns/m","stream":true}`))
+		if w, _ := b.send(t.Context(), body); w.Code != 400 {
+			t.Errorf("status %d, want the backend's own: %s", w.Code, w.Body)
 		}
 	})
 }
