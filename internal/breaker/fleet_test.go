@@ -182,6 +182,14 @@ func TestFleet(t *testing.T) {
 				f.pods[1].r.Adopt("pod-0", []Record{{ID: "a", State: Open, Reason: ReasonSaturated, Epoch: 9, Remaining: time.Second}})
 				f.pods[1].admit("a", chat, LastResort).Done(Result{Kind: Refused})
 			}, want: openView(ReasonRefused, failCooldown)},
+		"and with a closing that a caller brings about after that": {
+			do: func(f *fleet) {
+				f.pods[1].ends("a", 1, Result{Kind: Refused})
+				f.pods[1].admit("a", chat, LastResort).Done(Result{Kind: Refused})
+				f.pods[1].r.Adopt("pod-0", []Record{{ID: "a", State: Open, Reason: ReasonFailing, Epoch: 9, Remaining: time.Second}})
+				f.pods[1].admit("a", chat, LastResort).Done(Result{Kind: Settled})
+				f.pods[1].ends("a", 1, Result{Kind: Refused})
+			}, want: openView(ReasonRefused, failCooldown)},
 		"a count that has run out does not add up with a peer's new one": {
 			do: func(f *fleet) {
 				f.pods[1].silent("a", 1)

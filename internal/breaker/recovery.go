@@ -33,6 +33,7 @@ func (r *Registry) settledProbe(p *Permit, now time.Duration) {
 		b.open[failing] = opening{}
 		if !b.isOpen() {
 			r.clearProbe(b)
+			b.refusals = 0
 			r.recordClosing(b, from, over)
 			return
 		}
