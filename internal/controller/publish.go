@@ -78,7 +78,7 @@ func (p *publisher) Start(ctx context.Context) error {
 			return nil
 		case err != nil:
 			p.metrics.PublishFailed()
-			p.fallBehind(wait > firstRetry) // once is mostly a conflict
+			p.fallBehind(loaded && wait > firstRetry) // once is mostly a conflict
 			log.Info("table not published, trying again", "cause", err.Error(), "in", wait.String())
 			retry, wait = time.After(wait), min(2*wait, longestRetry)
 		default:

@@ -286,6 +286,9 @@ func TestPublishingIsTriedAgainEverLaterAndAtOnceWhenItIsWoken(t *testing.T) {
 				t.Fatalf("%d tries after %s more, want %d", tries.n, at, i+1)
 			}
 		}
+		if _, behind := p.inForce(p.compiling.latest.Load()); behind {
+			t.Error("what is published counts as in force before it is known")
+		}
 		clear(s.fail)
 		time.Sleep(longestRetry)
 		synctest.Wait()
