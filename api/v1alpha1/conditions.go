@@ -84,7 +84,8 @@ const (
 const (
 	// ReasonProgrammed surfaces when every live proxy serves the observed generation.
 	ReasonProgrammed ConditionReason = "Programmed"
-	// ReasonPending surfaces when a proxy has not yet reported the observed generation; on pins, before their start.
+	// ReasonPending surfaces when a proxy has not yet reported the observed generation, or the manager cannot write the table, so that
+	// a route or a pin is not in it; on pins, before their start too.
 	ReasonPending ConditionReason = "Pending"
 	// ReasonNoProxies surfaces when there is no live proxy: Programmed and BackendsAvailable are Unknown then.
 	ReasonNoProxies ConditionReason = "NoProxies"

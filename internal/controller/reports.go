@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// DefaultReportTimeout is how long a proxy counts as live after the last new resourceVersion of its report, on our
-	// own clock. Proxies renew every 15 s.
+	// DefaultReportTimeout is how long a proxy counts as live after it last wrote its report, by our own clock. Proxies renew every
+	// 15 s.
 	DefaultReportTimeout = 45 * time.Second
 	// DefaultReportRetention is how long after that sighting a report is deleted.
 	DefaultReportRetention = 10 * time.Minute
