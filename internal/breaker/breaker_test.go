@@ -246,6 +246,15 @@ func TestRecovery(t *testing.T) {
 				x.clock.pass(failCooldown)
 				x.probe("a", Result{Kind: Refused, RetryAfter: time.Second})
 			}, want: openView(ReasonRefused, time.Second)},
+		"but never for less than a second, as often as it may be asked": {
+			do: func(x *rig) {
+				x.ends("a", 1, Result{Kind: Refused, RetryAfter: 17 * time.Millisecond})
+				if got := x.view("a"); got.Remaining != 17*time.Millisecond {
+					x.t.Errorf("what a caller met holds it open for %s", got.Remaining)
+				}
+				x.clock.pass(17 * time.Millisecond)
+				x.probe("a", Result{Kind: Refused, RetryAfter: 17 * time.Millisecond})
+			}, want: openView(ReasonRefused, time.Second)},
 		"and start over after a good answer": {
 			do: func(x *rig) {
 				x.ends("a", 1, Result{Kind: Refused})

@@ -119,10 +119,17 @@ func (r *Registry) applyProbeFailure(p *Permit, res Result, wasRefused bool, now
 	}
 }
 
+// leastPause is how long a probe that was refused re-opens for, at least. Limiters ask for milliseconds (x-ratelimit-reset-requests:
+// 17ms) and go on to refuse: they would get one probe after the other, as fast as they answer.
+const leastPause = time.Second
+
 // refusedAgain holds the breaker for what the backend asks for now, else for twice the last time.
 func (r *Registry) refusedAgain(b *backend, res Result, wasRefused bool, now time.Duration) {
 	if !wasRefused {
 		b.refusals = 0
+	}
+	if res.RetryAfter > 0 {
+		res.RetryAfter = max(res.RetryAfter, leastPause)
 	}
 	o := b.refusal(res, now)
 	o.until += r.boundedJitter(o.until - now)
