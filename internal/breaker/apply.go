@@ -145,13 +145,15 @@ func (r *Registry) Apply(t *table.Table) {
 		r.regroup()
 	}
 	r.adoptKnown(d.added, now)
+	r.joinGroups(d.joined)
 	r.wakeRun()
 }
 
 // tableDiff is what a new table makes different.
 type tableDiff struct {
 	added, gone []*backend
-	grouped     bool // it concerns members of groups
+	joined      []*backend // those that come into a group
+	grouped     bool       // it concerns members of groups
 }
 
 // configure gives a backend what a new table says of it; nil says that it is named no more.
@@ -172,6 +174,9 @@ func (r *Registry) configure(id table.BackendID, c *config, now time.Duration, d
 		d.added = append(d.added, b)
 	case b.isOpen() && b.probesByRequest():
 		b.probesHeldUntil = now
+	}
+	if group := c.backend.Group; group != "" && (b.cfg == nil || b.cfg.backend.Group != group) {
+		d.joined = append(d.joined, b)
 	}
 	b.cfg = c
 }

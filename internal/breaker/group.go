@@ -1,6 +1,9 @@
 package breaker
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // members lists the backends on the same hardware, the backend itself included, sorted by id.
 func (r *Registry) members(b *backend) []*backend {
@@ -14,21 +17,45 @@ func (r *Registry) members(b *backend) []*backend {
 func (r *Registry) saturateGroup(b *backend) {
 	cause := b.open[saturated]
 	for _, m := range r.members(b) {
-		if m == b {
+		if m != b {
+			r.saturateMember(m, cause)
+		}
+	}
+}
+
+// saturateMember opens m because of what holds another one of its group open.
+func (r *Registry) saturateMember(m *backend, cause opening) {
+	from := m.state()
+	cause.reason = ReasonGroupSaturated
+	if own := m.open[saturated]; own.on {
+		cause.reason, cause.message, cause.until = own.reason, own.message, max(cause.until, own.until)
+		if cause == own {
+			return
+		}
+	}
+	m.openFor(saturated, cause)
+	r.recordTransition(m, from)
+}
+
+// joinGroups brings backends that a table has put into groups to where these stand, and the groups to where the backends do.
+func (r *Registry) joinGroups(joined []*backend) {
+	slices.SortFunc(joined, byID)
+	for _, b := range joined {
+		if b.causesGroup() {
+			r.saturateGroup(b)
 			continue
 		}
-		from, opening := m.state(), cause
-		opening.reason = ReasonGroupSaturated
-		if m.open[saturated].on {
-			opening.reason, opening.message = m.open[saturated].reason, m.open[saturated].message
-			opening.until = max(opening.until, m.open[saturated].until)
-			if opening == m.open[saturated] {
-				continue
+		for _, m := range r.members(b) {
+			if m.causesGroup() && !b.open[saturated].on {
+				r.saturateMember(b, m.open[saturated])
 			}
 		}
-		m.openFor(saturated, opening)
-		r.recordTransition(m, from)
 	}
+}
+
+// causesGroup says that b's own evidence of saturation holds it open, and so its group.
+func (b *backend) causesGroup() bool {
+	return b.open[saturated].on && b.open[saturated].reason != ReasonGroupSaturated
 }
 
 // closeGroup closes what saturation holds open in b's group: b caused it and is well again. The members' own counts and
@@ -55,7 +82,7 @@ func (r *Registry) groupCause(b *backend) *backend {
 		return nil
 	}
 	for _, m := range r.members(b) {
-		if m.open[saturated].on && m.open[saturated].reason != ReasonGroupSaturated {
+		if m.causesGroup() {
 			return m
 		}
 	}

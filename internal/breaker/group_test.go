@@ -27,6 +27,33 @@ func TestMembersOfAGroup(t *testing.T) {
 				x.ends("b", 1, Result{Kind: Refused, RetryAfter: time.Second})
 				late.Done(Result{Kind: Refused, RetryAfter: time.Hour})
 			}, want: openView(ReasonGroupSaturated, time.Hour)},
+		"one that comes into a saturated group is saturated, too": {
+			backends: []table.Backend{server("b", grouped)}, do: func(x *rig) {
+				x.silent("b", 2)
+				x.clock.pass(time.Minute)
+				x.apply(server("a", grouped), server("b", grouped))
+			}, want: openView(ReasonGroupSaturated, satCooldown-time.Minute)},
+		"and so it is when both are put into one": {
+			backends: []table.Backend{server("a"), server("b")}, do: func(x *rig) {
+				x.silent("b", 2)
+				x.apply(server("a", grouped), server("b", grouped))
+			}, want: openView(ReasonGroupSaturated, satCooldown)},
+		"one that comes saturated saturates the group": {
+			backends: []table.Backend{server("a", grouped), server("b"), server("c", grouped)}, do: func(x *rig) {
+				x.silent("b", 2)
+				x.apply(server("a", grouped), server("b", grouped), server("c", grouped))
+			}, want: openView(ReasonGroupSaturated, satCooldown)},
+		"one that fails does not": {
+			backends: []table.Backend{server("a", grouped), server("b")}, do: func(x *rig) {
+				x.failed("b", 5)
+				x.apply(server("a", grouped), server("b", grouped))
+			}, want: closedView},
+		"an edit does not take back what closed by itself in a saturated group": {
+			backends: pair, do: func(x *rig) {
+				x.silent("b", 2)
+				x.admit("a", chat, LastResort).Done(Result{Kind: Success})
+				x.apply(server("a", grouped, oneSlot), server("b", grouped, oneSlot))
+			}, want: closedView},
 		"what a report opens for all is newer than what else it says": {
 			backends: pair, do: func(x *rig) {
 				x.silent("a", 1)

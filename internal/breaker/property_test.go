@@ -185,7 +185,15 @@ func (w *world) reload(before map[string]snapshot) {
 		if !named {
 			was = snapshot{Calm: true}
 		}
-		if after[id] != was {
+		joined := !named && kept[i].Group != "" && slices.ContainsFunc(kept, func(other table.Backend) bool {
+			s := before[string(other.ID)].Open[saturated]
+			return other.Group == kept[i].Group && s.On && s.Reason != ReasonGroupSaturated
+		})
+		if joined {
+			if got := after[id].Open[saturated]; got.Reason != ReasonGroupSaturated {
+				w.fail("%s has come into a saturated group and is %+v", id, got)
+			}
+		} else if after[id] != was {
 			w.fail("a new table changed %s:\n%+v\n%+v", id, was, after[id])
 		}
 	}
