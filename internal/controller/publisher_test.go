@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,10 +25,10 @@ import (
 // failures counts the tries that did not succeed.
 type failures struct {
 	noMetrics
-	n int
+	n atomic.Int32
 }
 
-func (f *failures) PublishFailed() { f.n++ }
+func (f *failures) PublishFailed() { f.n.Add(1) }
 
 func newPublisher(s *secretStore) *publisher {
 	p := &publisher{
@@ -282,14 +283,14 @@ func TestPublishingIsTriedAgainEverLaterAndAtOnceWhenItIsWoken(t *testing.T) {
 		for i, at := range []time.Duration{0, 200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond, 1600 * time.Millisecond, 3200 * time.Millisecond, longestRetry, longestRetry} {
 			time.Sleep(at)
 			synctest.Wait()
-			if tries.n != i+1 {
-				t.Fatalf("%d tries after %s more, want %d", tries.n, at, i+1)
+			if tries.n.Load() != int32(i+1) {
+				t.Fatalf("%d tries after %s more, want %d", tries.n.Load(), at, i+1)
 			}
 		}
 		if _, behind := p.inForce(p.compiling.latest.Load()); behind {
 			t.Error("what is published counts as in force before it is known")
 		}
-		clear(s.fail)
+		s.recover()
 		time.Sleep(longestRetry)
 		synctest.Wait()
 		if got := len(s.written()); got != table.Shards {
@@ -305,7 +306,7 @@ func TestPublishingIsTriedAgainEverLaterAndAtOnceWhenItIsWoken(t *testing.T) {
 		s.fail["update"] = errors.New("no answer")
 		p.wake.raise()
 		synctest.Wait()
-		clear(s.fail)
+		s.recover()
 		time.Sleep(firstRetry)
 		synctest.Wait()
 		if got := s.written(); len(got) != 1 {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,10 +101,13 @@ func TestSkewIsToldByField(t *testing.T) {
 // storedCRDs is an API server that has these CRDs.
 type storedCRDs struct {
 	client.Reader
+	mu   sync.Mutex
 	crds map[string]map[string]any
 }
 
 func (s *storedCRDs) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	resource, _, _ := strings.Cut(key.Name, ".")
 	if s.crds[resource] == nil {
 		return apierrors.NewServiceUnavailable("away")
@@ -201,7 +205,9 @@ func TestCRDsAreComparedAgainAndAgain(t *testing.T) {
 		defer cancel()
 		go func() { _ = s.Start(ctx) }()
 		synctest.Wait()
+		server.mu.Lock()
 		server.crds["backendpins"] = crd(t, "backendpins")
+		server.mu.Unlock()
 		time.Sleep(compareCRDsEvery)
 		synctest.Wait()
 		if changes != 1 {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,9 +23,11 @@ type secretStore struct {
 	client.Client
 	stored  map[string]*corev1.Secret
 	version int
-	writes  []string         // "create NAME", "update NAME" or "patch NAME", those that succeeded
-	reads   int              // of Secrets
-	fail    map[string]error // by verb, or verb and name; "get" concerns Secrets alone
+	writes  []string // "create NAME", "update NAME" or "patch NAME", those that succeeded
+	reads   int      // of Secrets
+
+	mu   sync.Mutex       // guards fail where a test and what it tests only share a clock
+	fail map[string]error // by verb, or verb and name; "get" concerns Secrets alone
 }
 
 func newSecretStore() *secretStore {
@@ -41,8 +44,8 @@ func (s *secretStore) Get(_ context.Context, key client.ObjectKey, into client.O
 	s.reads++
 	stored := s.stored[key.Name]
 	switch {
-	case s.fail["get"] != nil:
-		return s.fail["get"]
+	case s.failure("get") != nil:
+		return s.failure("get")
 	case stored == nil || key.Namespace != own:
 		return apierrors.NewNotFound(secrets, key.Name)
 	}
@@ -87,7 +90,7 @@ func (s *secretStore) Delete(_ context.Context, object client.Object, _ ...clien
 
 func (s *secretStore) write(verb string, secret *corev1.Secret) error {
 	for _, key := range []string{verb, verb + " " + secret.Name} {
-		if err := s.fail[key]; err != nil {
+		if err := s.failure(key); err != nil {
 			return err
 		}
 	}
@@ -99,6 +102,19 @@ func (s *secretStore) write(verb string, secret *corev1.Secret) error {
 	s.stored[secret.Name] = secret.DeepCopy()
 	s.writes = append(s.writes, verb+" "+secret.Name)
 	return nil
+}
+
+func (s *secretStore) failure(of string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fail[of]
+}
+
+// recover ends all failures.
+func (s *secretStore) recover() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.fail)
 }
 
 // written returns the writes since the last call.
