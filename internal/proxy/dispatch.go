@@ -25,6 +25,9 @@ func dispatch(x *exchange) *failure {
 			return f
 		}
 	}
+	if x.r.Context().Err() != nil { // between two tries at the last one
+		return x.gone()
+	}
 	return x.exhausted()
 }
 

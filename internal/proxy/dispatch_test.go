@@ -186,6 +186,18 @@ func TestThePauseBeforeARetry(t *testing.T) {
 			}
 		})
 	})
+	t.Run("ends with its caller at the last backend, too", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBubble(t, []string{err500}, paused)
+			ctx, leave := context.WithCancel(t.Context())
+			time.AfterFunc(5*time.Second, leave)
+			var log strings.Builder
+			b.proxy.cfg.AccessLog = telemetry.NewAccessLog(&log)
+			if w, _ := b.ask(ctx, false); w.Body.Len() > 0 || !strings.Contains(log.String(), `"code":499`) {
+				t.Errorf("told %q, logged %s", w.Body, log.String())
+			}
+		})
+	})
 }
 
 // serveWith takes one request through the pipeline, with meanwhile between its plan and its first attempt.
