@@ -20,6 +20,9 @@ const (
 	readHeaderTimeout = 10 * time.Second
 	// idleTimeout is how long a connection may wait for its next request.
 	idleTimeout = 2 * time.Minute
+	// writeStall is how long a connection of HTTP/2 may take nothing of what there is to write. A deadline of one of its streams does not
+	// end that: it resets the stream, and the reset is written behind all the rest.
+	writeStall = 30 * time.Second
 	// maxHeaderBytes bounds a request's header, maxHeaderFields the number of its values: thousands of tiny ones would cost more
 	// than their bytes.
 	maxHeaderBytes  = 64 << 10
@@ -58,9 +61,9 @@ type Config struct {
 	MaxConnections int
 	Log            *slog.Logger
 
-	// after is time.After; tests hold the drain delay by it. The other two shorten limits.
-	after                 func(time.Duration) <-chan time.Time
-	readHeader, bodyStall time.Duration
+	// after is time.After; tests hold the drain delay by it. The others shorten limits.
+	after                             func(time.Duration) <-chan time.Time
+	readHeader, bodyStall, writeStall time.Duration
 }
 
 func (c *Config) setDefaults() {
@@ -75,6 +78,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.bodyStall == 0 {
 		c.bodyStall = bodyStall
+	}
+	if c.writeStall == 0 {
+		c.writeStall = writeStall
 	}
 }
 

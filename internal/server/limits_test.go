@@ -173,6 +173,31 @@ func TestBodiesMayBeSlowButMustMove(t *testing.T) {
 	}
 }
 
+// A caller of HTTP/2 that reads nothing more of its connection cannot even be told that its stream is reset.
+func TestCallersThatReadNothingAreDropped(t *testing.T) {
+	const (
+		preface  = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+		settings = "\x00\x00\x06\x04\x00\x00\x00\x00\x00" + "\x00\x04\x7f\xff\xff\xff" // any amount for each stream
+		window   = "\x00\x00\x04\x08\x00\x00\x00\x00\x00" + "\x7f\x00\x00\x00"         // and for all of them
+		get      = "\x00\x00\x06\x01\x05\x00\x00\x00\x01" + "\x82\x86\x84\x41\x01x"
+	)
+	ended := make(chan error, 1)
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(testStall))
+		var err error
+		for piece := make([]byte, 1<<20); err == nil; {
+			_, err = w.Write(piece)
+		}
+		ended <- err
+	}, func(c *Config) { c.writeStall = testStall })
+	fmt.Fprint(dial(t, s.Addr()), preface+settings+window+get)
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("the answer is still being written")
+	}
+}
+
 func TestSlowCallersHoldNoConnectionOfOthers(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }, func(c *Config) {
 		c.MaxConnections, c.readHeader = 2, testStall

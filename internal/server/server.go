@@ -111,6 +111,7 @@ func (s *Server) newDataServer() *http.Server {
 	srv.Protocols.SetHTTP1(true)
 	srv.Protocols.SetHTTP2(true)
 	srv.Protocols.SetUnencryptedHTTP2(true)
+	srv.HTTP2 = &http.HTTP2Config{WriteByteTimeout: s.cfg.writeStall}
 	return srv
 }
 
