@@ -141,19 +141,19 @@ func (r *Registry) Apply(t *table.Table) {
 		r.configure(id, c, now, &d)
 	}
 	r.reindex(&d)
+	var moved []*backend
 	if d.grouped {
-		r.regroup()
+		moved = r.regroup()
 	}
 	r.adoptKnown(d.added, now)
-	r.joinGroups(d.joined)
+	r.joinGroups(moved)
 	r.wakeRun()
 }
 
 // tableDiff is what a new table makes different.
 type tableDiff struct {
 	added, gone []*backend
-	joined      []*backend // those that come into a group
-	grouped     bool       // it concerns members of groups
+	grouped     bool // it concerns members of groups
 }
 
 // configure gives a backend what a new table says of it; nil says that it is named no more.
@@ -175,9 +175,6 @@ func (r *Registry) configure(id table.BackendID, c *config, now time.Duration, d
 	case b.isOpen() && b.probesByRequest():
 		b.probesHeldUntil = now
 	}
-	if group := c.backend.Group; group != "" && (b.cfg == nil || b.cfg.backend.Group != group) {
-		d.joined = append(d.joined, b)
-	}
 	b.cfg = c
 }
 
@@ -198,16 +195,22 @@ func (r *Registry) reindex(d *tableDiff) {
 	r.index.Store(&next)
 }
 
-// regroup finds the members of each group anew.
-func (r *Registry) regroup() {
+// regroup finds the members of each group anew. It returns those that have come into a group, or left theirs.
+func (r *Registry) regroup() (moved []*backend) {
 	groups := map[string][]*backend{}
 	for _, b := range *r.index.Load() {
-		if g := b.cfg.backend.Group; g != "" {
+		g := b.cfg.backend.Group
+		if g != "" {
 			groups[g] = append(groups[g], b)
+		}
+		if g != b.group {
+			b.group = g
+			moved = append(moved, b)
 		}
 	}
 	r.groups = sortGroups(groups)
 	r.rankGeneration++ // a backend may have come into a group
+	return moved
 }
 
 // drop forgets a backend that no table names. Requests that are out or queued for it go on; their results count nowhere.

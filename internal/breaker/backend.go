@@ -42,7 +42,8 @@ type backend struct {
 	lastToken atomic.Int64
 
 	cfg    *config
-	gone   bool // no table names it any more
+	gone   bool   // no table names it any more
+	group  string // where regroup has put it last
 	counts [classes]count
 	open   [classes]opening
 	// refusals is the exponent of the cooldown for refusals without a Retry-After.

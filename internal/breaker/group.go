@@ -38,9 +38,9 @@ func (r *Registry) saturateMember(m *backend, cause opening) {
 }
 
 // joinGroups brings backends that a table has put into groups to where these stand, and the groups to where the backends do.
-func (r *Registry) joinGroups(joined []*backend) {
-	slices.SortFunc(joined, byID)
-	for _, b := range joined {
+func (r *Registry) joinGroups(moved []*backend) {
+	slices.SortFunc(moved, byID)
+	for _, b := range moved {
 		if b.causesGroup() {
 			r.saturateGroup(b)
 			continue
