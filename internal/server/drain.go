@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -21,8 +22,8 @@ func (s *Server) drain() {
 	defer cancel()
 	_ = s.dataLn.Close() // connections stay
 	s.linger(running)
-	err := s.data.Shutdown(running)
-	if err == nil {
+	// Another error is that of closing the listener twice, where net/http has not noticed yet that it is closed.
+	if err := s.data.Shutdown(running); !errors.Is(err, context.DeadlineExceeded) {
 		s.cfg.Log.Info("drained", "took", time.Since(began).Round(time.Millisecond).String())
 		return
 	}
@@ -30,7 +31,7 @@ func (s *Server) drain() {
 	s.cancelAll(ErrShutdown)
 	lastWords, cancel := context.WithTimeout(context.Background(), forceGrace)
 	defer cancel()
-	if s.data.Shutdown(lastWords) != nil {
+	if err := s.data.Shutdown(lastWords); errors.Is(err, context.DeadlineExceeded) {
 		s.cfg.Log.Warn("requests were cut: a backend or a caller does not respond", "grace", forceGrace.String())
 	}
 }

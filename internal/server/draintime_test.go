@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -121,4 +122,49 @@ func TestStepsOfADrainComeInTime(t *testing.T) {
 			})
 		})
 	}
+}
+
+// unnoticed is a listener whose end its server hears of only when it closes the listener itself.
+type unnoticed struct {
+	*piped
+	noticed chan struct{}
+}
+
+func (l *unnoticed) Accept() (net.Conn, error) {
+	conn, err := l.piped.Accept()
+	if err != nil {
+		<-l.noticed
+	}
+	return conn, err
+}
+
+func (l *unnoticed) Close() error {
+	select {
+	case <-l.ended:
+		close(l.noticed)
+		return net.ErrClosed
+	default:
+		return l.piped.Close()
+	}
+}
+
+func TestADrainIsNoTimeoutWhereTheListenersEndIsNoticedLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		cfg := Config{DrainTimeout: time.Minute, Log: slog.New(slog.NewTextHandler(&log, nil)), Ready: func() error { return nil }}
+		cfg.setDefaults()
+		s := &Server{cfg: cfg}
+		s.baseContext, s.cancelAll = context.WithCancelCause(t.Context())
+		s.data = s.newDataServer()
+		ln := &unnoticed{newPiped(), make(chan struct{})}
+		s.dataLn = ln
+		var serving sync.WaitGroup
+		serving.Go(func() { _ = s.data.Serve(ln) })
+		synctest.Wait()
+		s.drain()
+		serving.Wait()
+		if !strings.Contains(log.String(), "msg=drained") || strings.Contains(log.String(), "WARN") {
+			t.Errorf("the log says:\n%s", log.String())
+		}
+	})
 }
