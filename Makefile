@@ -27,10 +27,10 @@ endif
 WITH_HELM   = HELM=$$(hack/tools/tool.sh helm) && export HELM &&
 WITH_ASSETS = assets=$$($(GO) run -C hack/localkube . assets) && KUBEBUILDER_ASSETS=$$assets
 
-# Packages are sorted into suites by what they import: a test that uses envtest starts an API server.
+# Packages are sorted into suites by what they import: a test that uses envtest or test/apiserver starts an API server.
 PACKAGES = $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./...
-UNIT = $$($(PACKAGES) | grep -v -e 'pkg/envtest' -e '/test/cluster ' -e '/test/e2e ' -e '/test/fleet ' -e '/test/sdk ' -e '/test/story ' -e '/test/alerts ' -e '/test/docs/commands ' | cut -d ' ' -f 1)
-API  = $$($(PACKAGES) | grep 'pkg/envtest' | cut -d ' ' -f 1 | sort -r) # test/controller, the longest, is first
+UNIT = $$($(PACKAGES) | grep -v -e 'pkg/envtest' -e 'test/apiserver[] ]' -e '/test/cluster ' -e '/test/e2e ' -e '/test/fleet ' -e '/test/sdk ' -e '/test/story ' -e '/test/alerts ' -e '/test/docs/commands ' | cut -d ' ' -f 1)
+API  = $$($(PACKAGES) | grep -e 'pkg/envtest' -e 'test/apiserver[] ]' | cut -d ' ' -f 1 | sort -r) # test/controller, the longest, is first
 
 ##@ Try it
 
