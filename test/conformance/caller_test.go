@@ -25,6 +25,7 @@ var quiet = settings{
 	"rateLimit":     "{requests: 0}",
 	"heartbeat":     "{interval: 0s, commitAfter: 10m}",
 	"saturation":    "{slowAfter: 0s, coldStartGrace: 0s}",
+	"timeouts":      "{connect: 1m}", // a busy machine takes seconds for a handshake
 	"responseModel": "Physical",
 }
 

@@ -175,7 +175,7 @@ func TestBackendsInFrames(t *testing.T) {
 		before   bool   // one request comes before
 		silent   bool   // nothing ever comes
 		want     string // events; a prefix where it ends with the error
-		conns    int
+		conns    int    // 0: as many as it takes, by who is faster
 	}{
 		"C11 a stream that is refused is asked for anew":     {serve: again(func(f *framed) { f.reset(refused) }), before: true, want: good, conns: 2},
 		"C11 so is one that the connection's end leaves out": {serve: again(func(f *framed) { f.goAway(1, calm) }), before: true, want: good, conns: 2},
@@ -183,7 +183,7 @@ func TestBackendsInFrames(t *testing.T) {
 		"so has one that is cancelled":                       {serve: again(func(f *framed) { f.reset(cancel) }), before: true, want: second, conns: 1},
 		"so has one that is reset without a fault":           {serve: again(func(f *framed) { f.reset(0) }), before: true, want: second, conns: 1},
 		"a first stream that is refused":                     {serve: once(func(f *framed) { f.reset(refused) }), want: second, conns: 1},
-		"a connection that ends before it serves":            {serve: func(f *framed) { f.goAway(0, 0); f.drain() }, want: second, conns: 1},
+		"a connection that ends before it serves":            {serve: func(f *framed) { f.goAway(0, 0); f.drain() }, want: second},
 		"a connection that ends with this stream": {serve: once(func(f *framed) {
 			f.head()
 			f.data(c("a"))
@@ -213,7 +213,7 @@ func TestBackendsInFrames(t *testing.T) {
 			a := inFrames(t, tc.settings, func(f *framed) { conns.Add(1); tc.serve(f) })
 			set := settings{}
 			if tc.silent {
-				set["saturation"] = "{slowAfter: 1s, coldStartGrace: 0s}" // the least that there may be
+				set["saturation"] = "{slowAfter: 3s, coldStartGrace: 0s}" // for the handshake, too
 			}
 			r := newRoute(t, set, a, well(t, "second").plain())
 			if tc.before {
@@ -230,7 +230,7 @@ func TestBackendsInFrames(t *testing.T) {
 			} else if text != tc.want && (strings.HasPrefix(tc.want, "data:") || !strings.Contains(text, tc.want)) {
 				t.Errorf("%d %q, want %q", got.status, text, tc.want)
 			}
-			if attempts := got.header.Get("X-Spillway-Attempts"); (attempts == "2") != (tc.want == second) || int(conns.Load()) != tc.conns {
+			if attempts := got.header.Get("X-Spillway-Attempts"); (attempts == "2") != (tc.want == second) || tc.conns > 0 && int(conns.Load()) != tc.conns {
 				t.Errorf("%s attempts over %d connections", attempts, conns.Load())
 			}
 		})
