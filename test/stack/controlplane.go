@@ -57,7 +57,8 @@ func startControlPlane(dir string, audit bool) (*controlPlane, error) {
 	c.plane.APIServer = &envtest.APIServer{Path: filepath.Join(assets, "kube-apiserver"), CertDir: certs,
 		StartTimeout: startTimeout, StopTimeout: stopTimeout}
 	// Without this an API server with watchers takes a minute to end.
-	c.plane.APIServer.Configure().Set("shutdown-watch-termination-grace-period", "1s")
+	c.plane.APIServer.Configure().Set("shutdown-watch-termination-grace-period", "1s").
+		Set("advertise-address", "127.0.0.1").Set("endpoint-reconciler-type", "none") // else a machine needs a default route
 	if audit {
 		if err := c.audit(); err != nil {
 			return nil, err
