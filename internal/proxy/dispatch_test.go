@@ -386,8 +386,8 @@ func TestAccessLine(t *testing.T) {
 		takes int
 		want  string // from code on
 	}{
-		"an answer":                   {1, `"code":200,"attempts":2,"duration_us":5000000,"bytes_in":16,"bytes_out":60,"backend":"b","reason":"failed","cause":"the backend failed","ttft_us":5000000}`},
-		"an answer that nobody takes": {0, `"code":499,"attempts":2,"duration_us":5000000,"bytes_in":16,"bytes_out":60,"backend":"b","reason":"failed","error":"client_closed_request","cause":"the backend failed","ttft_us":5000000}`},
+		"an answer":                   {1, `"code":200,"attempts":2,"duration_us":5000000,"bytes_in":16,"bytes_out":60,"backend":"b","reason":"failed","cause":"the backend failed (status 500)","ttft_us":5000000}`},
+		"an answer that nobody takes": {0, `"code":499,"attempts":2,"duration_us":5000000,"bytes_in":16,"bytes_out":60,"backend":"b","reason":"failed","error":"client_closed_request","cause":"the backend failed (status 500)","ttft_us":5000000}`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/spillway-dev/spillway/api/stream"
@@ -91,8 +93,12 @@ var ofAnswer = [...]Class{
 }
 
 func outcomeOf(a openai.Answer) Outcome {
+	cause := a.Reason
+	if a.Status >= http.StatusMultipleChoices {
+		cause += " (status " + strconv.Itoa(a.Status) + ")"
+	}
 	return Outcome{Class: ofAnswer[a.Class], Status: a.Status, RetryAfter: a.RetryAfter, HasRetryAfter: a.HasRetryAfter,
-		Quota: a.Quota, Cause: a.Reason}
+		Quota: a.Quota, Cause: cause}
 }
 
 func (o *Outcome) next() bool { return rules[o.Class].next }

@@ -28,7 +28,7 @@ func TestProbesLeaveTracesOfTheirOwn(t *testing.T) {
   gen_ai.request.model=physical-a
   http.response.status_code=429
   spillway.backend=a
-  spillway.cause=full, loading or throttling
+  spillway.cause=full, loading or throttling (status 429)
   spillway.outcome=refused
   spillway.probe.kind=cold-start
   spillway.regime=saturated
@@ -38,7 +38,7 @@ func TestProbesLeaveTracesOfTheirOwn(t *testing.T) {
   gen_ai.request.model=physical-a
   http.response.status_code=500
   spillway.backend=a
-  spillway.cause=the backend failed
+  spillway.cause=the backend failed (status 500)
   spillway.outcome=failed
   spillway.probe.kind=suspicion
   spillway.regime=unknown

@@ -93,7 +93,7 @@ func TestSpansTellWhatBecameOfARequest(t *testing.T) {
   http.response.status_code=429
   spillway.attempt=1
   spillway.backend=a
-  spillway.cause=full, loading or throttling
+  spillway.cause=full, loading or throttling (status 429)
   spillway.outcome=refused
   spillway.regime=saturated
   status Error backend_saturated`, `attempt
@@ -114,7 +114,7 @@ func TestSpansTellWhatBecameOfARequest(t *testing.T) {
   http.response.status_code=200
   spillway.attempts=2
   spillway.backend=b
-  spillway.cause=full, loading or throttling
+  spillway.cause=full, loading or throttling (status 429)
   spillway.reason=saturated
   spillway.route=ns/m`},
 		},
@@ -129,7 +129,7 @@ func TestSpansTellWhatBecameOfARequest(t *testing.T) {
   http.response.status_code=422
   spillway.attempt=1
   spillway.backend=a
-  spillway.cause=the request was rejected
+  spillway.cause=the request was rejected (status 422)
   spillway.outcome=rejected
   spillway.regime=unknown
   status Error upstream_request_rejected`, `POST /v1/chat/completions
@@ -138,7 +138,7 @@ func TestSpansTellWhatBecameOfARequest(t *testing.T) {
   gen_ai.request.stream=false
   http.response.status_code=422
   spillway.attempts=1
-  spillway.cause=the request was rejected
+  spillway.cause=the request was rejected (status 422)
   spillway.route=ns/m`},
 		},
 		"a chain that is exhausted is an error": {

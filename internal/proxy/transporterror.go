@@ -47,8 +47,9 @@ func describe(err error) string {
 		return "name resolution failed"
 	case errors.As(err, &encoding), errors.As(err, &damaged):
 		return "its Content-Encoding cannot be decoded"
-	case isTLS(err):
-		return "TLS handshake failed"
+	}
+	if text := describeTLS(err); text != "" {
+		return text
 	}
 	for _, w := range errorTexts {
 		if errors.Is(err, w.err) {
@@ -62,11 +63,25 @@ func describe(err error) string {
 	return "transport error"
 }
 
-func isTLS(err error) bool {
-	var verify *tls.CertificateVerificationError
-	var record tls.RecordHeaderError
-	var alert tls.AlertError
+// describeTLS says which part of a TLS handshake failed, and what of a route's tls block it is about; "" where err is of none.
+func describeTLS(err error) string {
 	var authority x509.UnknownAuthorityError
 	var hostname x509.HostnameError
-	return errors.As(err, &verify) || errors.As(err, &record) || errors.As(err, &alert) || errors.As(err, &authority) || errors.As(err, &hostname)
+	var invalid x509.CertificateInvalidError
+	var record tls.RecordHeaderError
+	var verify *tls.CertificateVerificationError
+	var alert tls.AlertError
+	switch {
+	case errors.As(err, &authority):
+		return "TLS: its certificate is from an authority that is not trusted (tls.caRef)"
+	case errors.As(err, &hostname):
+		return "TLS: its certificate is for another name (tls.serverName)"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "TLS: its certificate has expired or is not valid yet"
+	case errors.As(err, &record):
+		return "TLS: it does not speak TLS on this port"
+	case errors.As(err, &verify), errors.As(err, &invalid), errors.As(err, &alert):
+		return "TLS handshake failed"
+	}
+	return ""
 }
