@@ -163,7 +163,7 @@ func backendsAvailable(f *facts) finding {
 	state := f.state()
 	switch {
 	case f.Entry == nil && f.Verdict.Programmable:
-		return no(v1alpha1.ReasonPending, "The route is not in the table yet.")
+		return no(v1alpha1.ReasonPending, "The route is not in the table yet; where it stays so, the manager's log says why.")
 	case f.Entry == nil || len(f.Entry.Chain) == 0:
 		return no(v1alpha1.ReasonNoUsableBackend, "No backend of the chain can be used; see Accepted and ResolvedRefs.")
 	case state == v1alpha1.RouteUnknown:

@@ -33,9 +33,17 @@ func RouteEvents(in RouteInput, after *v1alpha1.LLMRouteStatus) []Event {
 		events = append(events, backendEvents(in, backendNamed(before.Backends, b.Name), b, after.Serving)...)
 	}
 	if was, is := allOpen(before), allOpen(after); is && !was {
-		events = append(events, warning(v1alpha1.EventAllBackendsOpen, "every backend that may serve is open; callers are refused until %s", until(after.RetryAt, in.Now)))
+		events = append(events, warning(v1alpha1.EventAllBackendsOpen, "every backend that may serve is open; %s until %s", admitted(in.Entry), until(after.RetryAt, in.Now)))
 	}
 	return events
+}
+
+// admitted says what becomes of callers while all backends are open.
+func admitted(entry *table.Route) string {
+	if entry != nil && entry.WhenAllOpen == table.AllOpenTry {
+		return "one request at a time is tried, the others are refused"
+	}
+	return "callers are refused"
 }
 
 func conflictEvents(before, after *v1alpha1.LLMRouteStatus) []Event {

@@ -41,6 +41,9 @@ func TestRouteEventsTellTransitions(t *testing.T) {
 			[]string{"Warning BackendMisconfigured: tower is passed over for embeddings: the backend does not serve it"}},
 		"the last backend goes": {input(proxyReport("p1", tower)), input(proxyReport("p1", tower, hosted)), []string{
 			"Warning BackendFailing: hosted is failing (5 in a row); no backend serves until 21:34Z",
+			"Warning AllBackendsOpen: every backend that may serve is open; one request at a time is tried, the others are refused until 21:34Z"}},
+		"the last backend goes, and callers are to be turned away": {rejecting(input(proxyReport("p1", tower))), rejecting(input(proxyReport("p1", tower, hosted))), []string{
+			"Warning BackendFailing: hosted is failing (5 in a row); no backend serves until 21:34Z",
 			"Warning AllBackendsOpen: every backend that may serve is open; callers are refused until 21:34Z"}},
 		"an Only allows what is left out, and nothing is open": {input(proxyReport("p1")), onlyOnWhatIsLeftOut(), nil},
 		"a backend is back": {input(proxyReport("p1", tower)), input(proxyReport("p1", closed("id-tower", 2))),
@@ -106,4 +109,9 @@ func TestTimeOfDay(t *testing.T) {
 	if got := timeOfDay(now.Add(2*time.Hour).In(time.FixedZone("far", 3600)), now); got != "23:19Z" {
 		t.Errorf("time of day = %s, want it in UTC", got)
 	}
+}
+
+func rejecting(in RouteInput) RouteInput {
+	in.Entry.WhenAllOpen = table.AllOpenReject
+	return in
 }

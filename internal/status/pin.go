@@ -119,7 +119,7 @@ func active(in PinInput) finding {
 	case superseded:
 		return no(v1alpha1.ReasonSuperseded, "A newer pin of mode Only has the last word on every route of this one.")
 	case in.Behind:
-		return no(v1alpha1.ReasonPending, "The pin is not in the table yet, as the manager cannot write it now.")
+		return no(v1alpha1.ReasonPending, "The pin is not in the table yet, as the manager cannot write the table; its log says why.")
 	case crowded:
 		return no(v1alpha1.ReasonSuperseded, "So many newer pins are on every route of this one that it has no word left; delete some of them.")
 	default:
