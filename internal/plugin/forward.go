@@ -25,10 +25,11 @@ import (
 type podPort struct {
 	namespace, pod string
 	port           int32
+	tls            bool // what listens there speaks TLS
 }
 
-// forward opens a way to one ready pod of a Service and returns the local address. stop closes it.
-func (c *cli) forward(ctx context.Context, service string) (address string, stop func(), err error) {
+// forward opens a way to one ready pod of a Service and returns the local URL, without a path. stop closes it.
+func (c *cli) forward(ctx context.Context, service string) (base string, stop func(), err error) {
 	namespace, name, ok := strings.Cut(service, "/")
 	if !ok || namespace == "" || name == "" {
 		return "", nil, errors.New("want NAMESPACE/NAME")
@@ -45,7 +46,11 @@ func (c *cli) forward(ctx context.Context, service string) (address string, stop
 	if err != nil {
 		return "", nil, err
 	}
-	return to.open(ctx, config)
+	address, stop, err := to.open(ctx, config)
+	if to.tls {
+		return "https://" + address, stop, err
+	}
+	return "http://" + address, stop, err
 }
 
 // podOf chooses the first ready pod by name, and its port behind the Service's.
@@ -68,7 +73,7 @@ func podOf(ctx context.Context, api client.Reader, name types.NamespacedName) (p
 			continue
 		}
 		if port, ok := containerPort(pod, httpPort(&service)); ok {
-			return podPort{pod.Namespace, pod.Name, port}, nil
+			return podPort{pod.Namespace, pod.Name, port, speaksTLS(pod)}, nil
 		}
 	}
 	return podPort{}, fmt.Errorf("none of the %d pods of the Service %s is ready", len(pods.Items), name)
@@ -87,6 +92,13 @@ func httpPort(service *corev1.Service) corev1.ServicePort {
 func isReady(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// speaksTLS says whether a pod's callers need TLS: the flag says so, as the port's name stays the same.
+func speaksTLS(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.Args, func(arg string) bool { return strings.HasPrefix(strings.TrimLeft(arg, "-"), "tls-cert") })
 	})
 }
 

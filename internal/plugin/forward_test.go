@@ -22,6 +22,11 @@ func proxyPod(name string, ready corev1.ConditionStatus) *corev1.Pod {
 	}
 }
 
+func withArgs(pod *corev1.Pod, args ...string) *corev1.Pod {
+	pod.Spec.Containers[0].Args = args
+	return pod
+}
+
 func proxyService(ports ...corev1.ServicePort) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "proxy", Namespace: "s"},
@@ -39,15 +44,19 @@ func TestPodOf(t *testing.T) {
 	}{
 		"the first ready pod by name, at the port behind the name": {
 			objects: []client.Object{proxyService(metrics, http), proxyPod("c", "True"), proxyPod("b", "True"), proxyPod("a", "False")},
-			want:    podPort{"s", "b", 8080},
+			want:    podPort{"s", "b", 8080, false},
 		},
 		"a numbered target": {
 			objects: []client.Object{proxyService(corev1.ServicePort{Port: 80, TargetPort: intstr.FromInt32(8081)}), proxyPod("a", "True")},
-			want:    podPort{"s", "a", 8081},
+			want:    podPort{"s", "a", 8081, false},
 		},
 		"no target is the port itself": {
 			objects: []client.Object{proxyService(corev1.ServicePort{Port: 80}), proxyPod("a", "True")},
-			want:    podPort{"s", "a", 80},
+			want:    podPort{"s", "a", 80, false},
+		},
+		"a pod that speaks TLS": {
+			objects: []client.Object{proxyService(http), withArgs(proxyPod("a", "True"), "--listen=:8080", "--tls-cert=/etc/tls.crt")},
+			want:    podPort{"s", "a", 8080, true},
 		},
 		"no ready pod": {
 			objects: []client.Object{proxyService(http), proxyPod("a", "False")},
