@@ -177,6 +177,13 @@ func (m mutator) change(all, last Snapshot) Snapshot {
 		}
 	}
 	maps.DeleteFunc(is.Services, func(_ types.NamespacedName, _ *corev1.Service) bool { return m.IntN(8) == 0 })
+	is.Forbidden = map[Reference]bool{}
+	for key := range all.Secrets {
+		if m.IntN(8) == 0 {
+			delete(is.Secrets, key)
+			is.Forbidden[Reference{Kind: KindSecret, Namespace: key.Namespace, Name: key.Name}] = true
+		}
+	}
 	is.Undecodable = nil
 	if m.IntN(2) == 0 {
 		is.Undecodable = []Undecodable{{Kind: KindRoute, Key: keyOf(all.Routes[0])}, {Kind: KindPin, Key: keyOf(all.Pins[0])}}
