@@ -202,7 +202,7 @@ func TestQueue(t *testing.T) {
 		hold := make(chan struct{})
 		a := newUpstream(t, func(n int, w *wire) {
 			if n == 0 {
-				<-hold
+				w.until(hold)
 			}
 			w.send(sseHead, c("a"), fin, done)
 		})
@@ -278,7 +278,7 @@ func TestPlaceInAQueueIsNotGivenUpForNone(t *testing.T) {
 	held := func(hold chan struct{}) func(int, *wire) {
 		return func(n int, w *wire) {
 			if n == 0 {
-				<-hold
+				w.until(hold)
 			}
 			w.send(status(200, "", whole))
 		}

@@ -198,7 +198,7 @@ func TestBodyBudgetIsSharedByAllRequests(t *testing.T) {
 	hold := make(chan struct{})
 	u := newUpstream(t, func(n int, w *wire) {
 		if n == 0 {
-			<-hold
+			w.until(hold)
 		}
 		w.send(status(200, "", whole))
 	})
@@ -314,7 +314,7 @@ func TestBodyBudgetBoundsWhatIsHeldOfStreams(t *testing.T) {
 				return
 			}
 			w.send(sseHead, c(large), c("next"))
-			<-more
+			w.until(more)
 			w.send(fin, done)
 		})
 		r := newRig(t, newRoute(a), func(c *proxy.Config) { c.BodyBudget = 2 << 20 })

@@ -84,6 +84,14 @@ func (w *wire) pause(d time.Duration) {
 	}
 }
 
+// until waits for a test's word, or until the proxy leaves: a test that fails does not give it.
+func (w *wire) until(word <-chan struct{}) {
+	select {
+	case <-word:
+	case <-w.gone:
+	}
+}
+
 // silence waits until the proxy leaves.
 func (w *wire) silence() {
 	select {
@@ -109,9 +117,10 @@ type upstream struct {
 	script func(n int, w *wire)
 	done   sync.WaitGroup
 
-	mu   sync.Mutex
-	seen []received
-	open map[net.Conn]bool
+	mu     sync.Mutex
+	seen   []received
+	open   map[net.Conn]bool
+	closed bool
 }
 
 func newUpstream(t *testing.T, script func(n int, w *wire)) *upstream {
@@ -125,6 +134,7 @@ func newUpstream(t *testing.T, script func(n int, w *wire)) *upstream {
 	t.Cleanup(func() {
 		_ = ln.Close()
 		u.mu.Lock()
+		u.closed = true
 		for conn := range u.open {
 			_ = conn.Close()
 		}
@@ -146,7 +156,9 @@ func (u *upstream) accept() {
 			return
 		}
 		u.mu.Lock()
-		u.open[conn] = true
+		if u.open[conn] = true; u.closed {
+			_ = conn.Close()
+		}
 		u.mu.Unlock()
 		u.done.Go(func() { u.serve(conn) })
 	}
@@ -249,6 +261,9 @@ func newRig(t *testing.T, route *table.Route, change ...func(*proxy.Config)) *ri
 	r.server = httptest.NewServer(r.proxy.Handler())
 	r.client = &http.Client{Transport: &http.Transport{DisableCompression: true}}
 	t.Cleanup(func() {
+		if t.Failed() {
+			r.server.CloseClientConnections() // Close would wait for requests that the test has not let end
+		}
 		r.client.CloseIdleConnections()
 		r.server.Close()
 		r.proxy.Close()

@@ -243,7 +243,7 @@ func TestCommentsAreCommittedLateAndRepeated(t *testing.T) {
 			token := make(chan struct{})
 			a := newUpstream(t, func(_ int, w *wire) {
 				w.send(sseHead, role, c("a")[:10])
-				<-token
+				w.until(token)
 				w.send(c("a")[10:], fin, done)
 			})
 			route := newRoute(a)

@@ -289,7 +289,7 @@ func TestQueueWaitIsASpanThatEndsAtDequeue(t *testing.T) {
 		release := make(chan struct{})
 		backend := newUpstream(t, func(n int, w *wire) {
 			if n == 0 {
-				<-release
+				w.until(release)
 			} else {
 				w.pause(20 * time.Millisecond)
 			}
