@@ -185,6 +185,7 @@ func (c *partialChoice) addDelta(d *delta) {
 	c.content.add(d.Content)
 	c.reasoning.add(d.Reasoning)
 	c.reasoningContent.add(d.ReasoningContent)
+	c.reasoningContent.add(text{value: d.Content.thinking})
 	c.refusals.add(d.Refusal)
 	c.details = append(c.details, d.ReasoningDetails...)
 	c.annotations = append(c.annotations, d.Annotations...)

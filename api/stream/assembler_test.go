@@ -107,6 +107,21 @@ func TestAssembler(t *testing.T) {
 		"content as parts": {
 			[]string{chunk(`{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`)}, whole(`{"role":"assistant","content":"ab"}`, `null`),
 		},
+		"content as parts that think": {
+			[]string{
+				chunk(`{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"O"}]}]}`),
+				chunk(`{"content":[{"type":"thinking","thinking":"k"},{"type":"thinking","thinking":{"odd":1}},{"type":"thinking","thinking":null}]}`),
+				chunk(`{"content":[{"type":"thinking","thinking":[{"type":"text","text":"ay"}]},{"type":"text","text":"a"}]}`), chunk(`{"content":"b"}`),
+			},
+			whole(`{"role":"assistant","content":"ab","reasoning_content":"Okay"}`, `null`),
+		},
+		"thinking alone is no content": {
+			[]string{chunk(`{"content":[{"type":"thinking","thinking":[{"type":"text","text":"O"}]}],"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]}`)},
+			whole(`{"role":"assistant","content":null,"reasoning_content":"O","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]}`, `null`),
+		},
+		"a list without parts is empty content": {
+			[]string{chunk(`{"content":[]}`)}, whole(`{"role":"assistant","content":""}`, `null`),
+		},
 		"usage is the last one, with all its details": {
 			[]string{`{"choices":[{"delta":{"content":"a"}}],"usage":{"prompt_tokens":1}}`, `{"choices":[],"usage":{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3,"x":{"y":1}}}`, `{"choices":null,"usage":null}`},
 			`{"object":"chat.completion","model":"","choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":null}],"usage":{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3,"x":{"y":1}}}`,

@@ -135,8 +135,14 @@ func (u *Usage) MarshalJSON() ([]byte, error) {
 	return json.Marshal(wireUsage{u.PromptTokens, u.CompletionTokens, u.TotalTokens})
 }
 
-// text is content as a string, or as a list of parts of which those of text count.
-type text struct{ value *string }
+// text is content as a string, or as a list of parts of which those of text count, and apart from them those that think.
+type text struct{ value, thinking *string }
+
+// part is one of a list. What it thinks is text again, or nothing that is known.
+type part struct {
+	Text     string          `json:"text"`
+	Thinking json.RawMessage `json:"thinking"`
+}
 
 var errContent = errors.New("stream: content is neither text nor a list of parts")
 
@@ -147,16 +153,21 @@ func (t *text) UnmarshalJSON(b []byte) error {
 		t.value = s
 		return nil
 	}
-	var parts []struct {
-		Text string `json:"text"`
-	}
+	var parts []part
 	if json.Unmarshal(b, &parts) != nil {
 		return errContent
 	}
-	joined := ""
+	var said, thought joined
+	said.present = len(parts) == 0
 	for _, p := range parts {
-		joined += p.Text
+		if p.Thinking == nil {
+			said.add(text{value: &p.Text})
+			continue
+		}
+		var inner text
+		_ = inner.UnmarshalJSON(p.Thinking) // what does not fit is not known
+		thought.add(inner)
 	}
-	t.value = &joined
+	t.value, t.thinking = said.value(), thought.value()
 	return nil
 }
