@@ -94,6 +94,14 @@ func TestChat(t *testing.T) {
 			wantOut: "Hello\n",
 			wantErr: "[0s] asking\ntower answered (first), first token after 0s, 1 tokens\n",
 		},
+		"content as parts that think": {
+			server: scripted{status: 200, contentType: sse,
+				body: "data: {\"choices\":[{\"delta\":{\"content\":[{\"type\":\"thinking\",\"thinking\":[{\"type\":\"text\",\"text\":\"Hm.\"}]},{\"type\":\"text\",\"text\":\"Par\"}]}}]}\n\n" +
+					"data: {\"choices\":[{\"delta\":{\"content\":\"is\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"},
+			served:  true,
+			wantOut: "Paris\n",
+			wantErr: "[0s] asking\nHm.\n\nthe server answered, first token after 0s\n",
+		},
 		"an error with its status": {
 			server: scripted{status: 503, contentType: "application/json", header: http.Header{"Retry-After": {"30"}},
 				body: `{"error":{"message":"all backends are busy","code":"backend_saturated","attempts":[{"backend":"tower","class":"Saturated"},{"backend":"hosted","class":"Refused"}]}}`},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/term"
+	"k8s.io/utils/ptr"
 
 	"github.com/spillway-dev/spillway/api/stream"
 )
@@ -61,38 +62,23 @@ func (v *chatView) event(e stream.Event) {
 		v.heartbeat(e.Heartbeat)
 		return
 	}
-	var c chunk
-	if json.Unmarshal(e.Data, &c) != nil {
+	var told struct {
+		Usage *stream.Usage `json:"usage"`
+	}
+	if json.Unmarshal(e.Data, &told) == nil && told.Usage != nil {
+		v.completed = told.Usage.CompletionTokens
+	}
+	var one stream.Assembler
+	if one.Add(e.Data) != nil {
 		return // not ours to judge: the reader has accepted it
 	}
-	if c.Usage != nil {
-		v.completed = c.Usage.CompletionTokens
-	}
-	if len(c.Choices) == 0 {
+	piece, err := one.Completion()
+	if err != nil {
 		return
 	}
-	for _, d := range []delta{c.Choices[0].Delta, c.Choices[0].Message} {
-		v.think(cmp.Or(d.Reasoning, d.ReasoningContent))
-		v.say(d.Content + d.Refusal)
-	}
-}
-
-// chunk is what is shown of a chat completion, in a stream or whole.
-type chunk struct {
-	Choices []struct {
-		Delta   delta `json:"delta"`
-		Message delta `json:"message"`
-	} `json:"choices"`
-	Usage *struct {
-		CompletionTokens int64 `json:"completion_tokens"`
-	} `json:"usage"`
-}
-
-type delta struct {
-	Content          string `json:"content"`
-	Refusal          string `json:"refusal"`
-	Reasoning        string `json:"reasoning"`
-	ReasoningContent string `json:"reasoning_content"`
+	m := &piece.Choices[0].Message
+	v.think(cmp.Or(ptr.Deref(m.Reasoning, ""), ptr.Deref(m.ReasoningContent, "")))
+	v.say(m.Text() + ptr.Deref(m.Refusal, ""))
 }
 
 func (v *chatView) heartbeat(h *stream.Heartbeat) {
