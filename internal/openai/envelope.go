@@ -13,6 +13,8 @@ type Envelope struct {
 	// Stored says that the request names something that is stored at one backend: by "previous_response_id", "conversation", or an
 	// object in "prompt".
 	Stored bool
+	// List says that "prompt" or "input" is a list. To text completions and embeddings that is many prompts, or the numbers of tokens.
+	List bool
 
 	model Span
 }
@@ -61,7 +63,11 @@ func (w *envelopeWalk) member(c *cursor) {
 	case "previous_response_id", "conversation":
 		w.Stored = !isNull(c.value().in(c.b)) || w.Stored
 	case "prompt":
-		w.Stored = startsWith(c.value().in(c.b), '{', 0) || w.Stored
+		prompt := c.value().in(c.b)
+		w.Stored = startsWith(prompt, '{', 0) || w.Stored
+		w.List = startsWith(prompt, '[', 0) || w.List
+	case "input":
+		w.List = startsWith(c.value().in(c.b), '[', 0) || w.List
 	default:
 		c.value()
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -40,6 +41,9 @@ var goodEnvelopes = map[string]struct {
 	"a conversation that is null":   {`{"model":"a","previous_response_id":"resp_1","conversation":null}`, openai.Envelope{Model: "a", Stored: true}},
 	"a stored prompt":               {`{"model":"a","prompt":{"id":"pmpt_1"}}`, openai.Envelope{Model: "a", Stored: true}},
 	"a prompt of text":              {`{"model":"a","prompt":"{"}`, openai.Envelope{Model: "a"}},
+	"prompts in a list":             {`{"model":"a","prompt": ["x","y"]}`, openai.Envelope{Model: "a", List: true}},
+	"tokens":                        {`{"input":[1,2],"model":"a","prompt":"x"}`, openai.Envelope{Model: "a", List: true}},
+	"an input of text":              {`{"model":"a","input":"[","x":{"input":[1]}}`, openai.Envelope{Model: "a"}},
 	"no previous response":          {`{"model":"a","previous_response_id":null}`, openai.Envelope{Model: "a"}},
 	"C2 numbers that no type holds": {c2, openai.Envelope{Model: "a"}},
 }
@@ -240,6 +244,9 @@ func referenceEnvelope(body []byte) (r reference, ok bool) {
 		for _, m := range members[name] {
 			r.Stored = r.Stored || m.text[0] == '{' || name != "prompt" && string(m.text) != "null"
 		}
+	}
+	for _, m := range slices.Concat(members["prompt"], members["input"]) {
+		r.List = r.List || m.text[0] == '['
 	}
 	return r, r.Model != ""
 }

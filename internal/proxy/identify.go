@@ -146,11 +146,11 @@ func makePlan(x *exchange) *failure {
 // encodings mark a body whose bytes are not words: images, sound, files.
 var encodings = [...][]byte{[]byte(";base64,"), []byte(`"base64"`), []byte(`"input_audio"`), []byte(`"file_data"`)}
 
-// promptTokens is the size of a prompt, as far as its bytes tell. 0 is unknown: it carries more than words, or no backend
-// declares a window to compare with.
+// promptTokens is the size of a prompt, as far as its bytes tell. 0 is unknown: it carries more than words, or is not one text, or
+// no backend declares a window to compare with.
 func (x *exchange) promptTokens() int64 {
 	declared := func(b table.Backend) bool { return b.ContextWindow > 0 }
-	if !slices.ContainsFunc(x.route.Chain, declared) {
+	if !slices.ContainsFunc(x.route.Chain, declared) || x.isBatch() {
 		return 0
 	}
 	for _, mark := range encodings {
@@ -159,6 +159,11 @@ func (x *exchange) promptTokens() int64 {
 		}
 	}
 	return int64(len(x.body)) / bytesPerToken
+}
+
+// isBatch says whether the request carries many prompts, each of which has a window of its own, or numbers instead of words.
+func (x *exchange) isBatch() bool {
+	return x.envelope.List && (x.endpoint == openai.Embeddings || x.endpoint == openai.Completions)
 }
 
 // bytesPerToken is the rule of thumb by which bytes become tokens, as the field slowAfterPerKilotoken documents it.

@@ -447,6 +447,35 @@ func TestContextWindowsSpillTheRequest(t *testing.T) {
 	})
 }
 
+// Many prompts in one request have a window each, and numbers of tokens are not words: neither is surely larger than a window.
+func TestListsAreComparedWithNoWindow(t *testing.T) {
+	words, numbers := strings.Repeat(`"some words in a text that fits",`, 100), strings.Repeat("12345,", 900)
+	asks := func(path, field, value string, answer string) string {
+		a, b := says(t, status(200, "", answer)), says(t, status(200, "", answer))
+		route := newRoute(a, b)
+		route.Chain[0].ContextWindow = 700
+		return newRig(t, route).postTo(path, `{"model":"ns/m","`+field+`": `+value+`}`).header.Get("X-Spillway-Backend")
+	}
+	text := `{"object":"text_completion","choices":[{"index":0,"text":"x","finish_reason":"stop"}]}`
+	embedding := `{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.1]}],"model":"m"}`
+	response := `{"object":"response","status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"x"}]}]}`
+	cases := map[string]struct{ path, field, value, answer, want string }{
+		"texts to embed":          {"/v1/embeddings", "input", "[" + words + `""]`, embedding, "a"},
+		"tokens to embed":         {"/v1/embeddings", "input", "[" + numbers + "1]", embedding, "a"},
+		"one text to embed":       {"/v1/embeddings", "input", `"` + numbers + `"`, embedding, "b"},
+		"prompts":                 {"/v1/completions", "prompt", "[" + words + `""]`, text, "a"},
+		"one prompt":              {"/v1/completions", "prompt", `"` + numbers + `"`, text, "b"},
+		"the items of a response": {"/v1/responses", "input", `[{"role":"user","content":"` + numbers + `"}]`, response, "b"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := asks(tc.path, tc.field, tc.value, tc.answer); got != tc.want {
+				t.Errorf("asked %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestRetryAsksTheSameBackendAgain(t *testing.T) {
 	cases := map[string]struct {
 		first    string
