@@ -63,13 +63,20 @@ func (x *exchange) toBackend(b *table.Backend) http.Header {
 		}
 		to[name] = values
 	}
-	if to["Content-Type"] == nil {
+	if !isJSON(to.Get("Content-Type")) { // the body is JSON, or there would be no attempt; curl -d calls it a form
 		to["Content-Type"] = []string{"application/json"}
 	}
 	to["User-Agent"] = x.p.userAgent
 	to[headerRequestID] = []string{x.log.RequestID}
 	addOwn(to, b)
 	return to
+}
+
+// isJSON says whether a content type is one of JSON, whatever its parameters.
+func isJSON(contentType string) bool {
+	media, _, _ := strings.Cut(strings.ToLower(contentType), ";")
+	media = strings.TrimSpace(media)
+	return media == "application/json" || strings.HasSuffix(media, "+json")
 }
 
 // addOwn adds the backend's declared headers and its credential, in place of what stands there.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -377,6 +378,27 @@ func TestHeadersThatCross(t *testing.T) {
 		"X-Spillway-Attempts": {"3"}, "X-Spillway-Backend": {"c"}, "X-Spillway-Reason": {"failed"}, "X-Spillway-Route": {"ns/m"}}
 	if diff := cmp.Diff(wantBack, got.header); diff != "" {
 		t.Errorf("to the caller (-want +got):\n%s", diff)
+	}
+}
+
+// A body that is sent on is JSON, whatever its caller calls it: curl -d says that it is a form, which many backends refuse.
+func TestBackendsAreToldThatTheBodyIsJSON(t *testing.T) {
+	cases := map[string]struct{ sent, want string }{
+		"none":                {"", "application/json"},
+		"JSON":                {"application/json", "application/json"},
+		"JSON with a charset": {"Application/JSON ; charset=utf-8", "Application/JSON ; charset=utf-8"},
+		"a kind of JSON":      {"application/vnd.x+json", "application/vnd.x+json"},
+		"a form":              {"application/x-www-form-urlencoded", "application/json"},
+		"text":                {"text/plain; x=application/json", "application/json"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			u := says(t, status(200, "", whole))
+			newRig(t, newRoute(u)).post(unary, "Content-Type", tc.sent)
+			if got := u.requests()[0].header["Content-Type"]; !slices.Equal(got, []string{tc.want}) {
+				t.Errorf("the backend is told %q, want %q", got, tc.want)
+			}
+		})
 	}
 }
 
