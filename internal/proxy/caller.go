@@ -220,6 +220,7 @@ func (c *caller) failWithStatus(f *failure) {
 	c.extend()
 	if f.rejected == nil {
 		openai.WriteError(c.w, f.err)
+		c.x.log.BytesOut += int64(len(f.body()))
 		return
 	}
 	c.answer(f.err.HTTPStatus(), f.body())

@@ -383,16 +383,18 @@ func TestSlowCallerIsNoSilentBackend(t *testing.T) {
 // What became of a request is in one line of the log, with times to the microsecond.
 func TestAccessLine(t *testing.T) {
 	cases := map[string]struct {
-		takes int
-		want  string // from code on
+		second string // what b says
+		takes  int
+		want   string // from code on
 	}{
-		"an answer":                   {1, `"code":200,"attempts":2,"duration_us":5000000,"bytes_in":16,"bytes_out":60,"backend":"b","reason":"failed","cause":"the backend failed (status 500)","ttft_us":5000000}`},
-		"an answer that nobody takes": {0, `"code":499,"attempts":2,"duration_us":5000000,"bytes_in":16,"bytes_out":60,"backend":"b","reason":"failed","error":"client_closed_request","cause":"the backend failed (status 500)","ttft_us":5000000}`},
+		"an answer":                   {goodAnswer, 1, `"code":200,"attempts":2,"duration_us":5000000,"bytes_in":16,"bytes_out":60,"backend":"b","reason":"failed","cause":"the backend failed (status 500)","ttft_us":5000000}`},
+		"no answer":                   {err500, 1, `"code":502,"attempts":2,"duration_us":5000000,"bytes_in":16,"bytes_out":208,"backend":"b","reason":"failed","error":"upstream_error","cause":"the backend failed (status 500)"}`},
+		"an answer that nobody takes": {goodAnswer, 0, `"code":499,"attempts":2,"duration_us":5000000,"bytes_in":16,"bytes_out":60,"backend":"b","reason":"failed","error":"client_closed_request","cause":"the backend failed (status 500)","ttft_us":5000000}`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBubble(t, []string{later("2s", err500), later("3s", goodAnswer)}, func(*table.Route) {})
+				b := newBubble(t, []string{later("2s", err500), later("3s", tc.second)}, func(*table.Route) {})
 				var log strings.Builder
 				b.proxy.cfg.AccessLog = telemetry.NewAccessLog(&log)
 				w := &deaf{ResponseRecorder: httptest.NewRecorder(), takes: tc.takes}

@@ -190,7 +190,11 @@ func (x *exchange) record() {
 	}
 	x.log.Hint = strings.ToValidUTF8(x.log.Hint, "?")
 	x.log.TraceID = x.span.TraceID()
-	x.p.cfg.AccessLog.Write(x.p.cfg.Now(), &x.log)
+	line := x.log
+	if line.Backend == "" && x.backend != nil {
+		line.Backend, line.Reason = x.backend.Name, x.reason // as the header has it
+	}
+	x.p.cfg.AccessLog.Write(x.p.cfg.Now(), &line)
 	model := ""
 	if x.route != nil && x.endpoint != 0 {
 		model = x.route.Model // what is asked about models is no call of one

@@ -25,7 +25,7 @@ type Access struct {
 	Stream    bool
 	Code      int    // HTTP status; 499 where the caller left
 	Error     string // code of the error that the caller got; empty on success
-	Backend   string // the one that answered; empty where none did
+	Backend   string // the one that answered, else the one that was asked last; empty where none was
 	Attempts  int
 	Reason    string // why that backend
 	Cause     string // how the last attempt that did not succeed ended, free of hosts
