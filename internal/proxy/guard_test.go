@@ -30,6 +30,21 @@ func TestGuardJudgesTheAddressThatIsDialled(t *testing.T) {
 		"loopback where it is allowed":        {address: "127.0.0.1:80", allowed: loopback, want: true},
 		"mapped loopback where it is allowed": {address: "[::ffff:127.0.0.1]:80", allowed: loopback, want: true},
 		"link-local where loopback is":        {address: "169.254.169.254:80", allowed: loopback},
+		"IPv4-compatible metadata":            {address: "[::169.254.169.254]:80"},
+		"translated metadata":                 {address: "[::ffff:0:169.254.169.254]:80"},
+		"metadata behind NAT64":               {address: "[64:ff9b::a9fe:a9fe]:80"},
+		"loopback behind NAT64":               {address: "[64:ff9b::127.0.0.1]:80"},
+		"metadata behind an own NAT64":        {address: "[64:ff9b:1:2::169.254.169.254]:80"},
+		"the same, by a prefix of 64 bits":    {address: "[64:ff9b:1:2:a9:fea9:fe00:0]:80"},
+		"the same, by a prefix of 56 bits":    {address: "[64:ff9b:1:a9:fe:a9fe::]:80"},
+		"the same, by a prefix of 48 bits":    {address: "[64:ff9b:1:a9fe:a9:fe00::]:80"},
+		"metadata by 6to4":                    {address: "[2002:a9fe:a9fe::1]:80"},
+		"loopback by 6to4, where it is let":   {address: "[2002:7f00:1::1]:80", allowed: loopback, want: true},
+		"a public address behind NAT64":       {address: "[64:ff9b::203.0.113.7]:443", want: true},
+		"the same behind an own NAT64":        {address: "[64:ff9b:1::203.0.113.7]:443", want: true},
+		"a public address by 6to4":            {address: "[2002:cb00:7107::1]:443", want: true},
+		"NAT64 where its network is allowed": {address: "[64:ff9b::a9fe:a9fe]:80", want: true,
+			allowed: []netip.Prefix{netip.MustParsePrefix("64:ff9b::/96")}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
