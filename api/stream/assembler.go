@@ -239,8 +239,6 @@ func (c *partialChoice) begun(f *toolFragment) *partialTool {
 			return nil
 		case f.ID == "" || f.ID == t.id || f.Index != nil && t.id == "":
 			return t
-		case f.Index != nil:
-			return nil // the same index with another id
 		}
 	}
 	return nil

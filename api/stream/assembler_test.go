@@ -92,6 +92,10 @@ func TestAssembler(t *testing.T) {
 			[]string{chunk(`{"tool_calls":[{"index":0,"function":{"name":"f","arguments":"{}"}}]}`), chunk(`{"tool_calls":[{"index":0,"function":{"name":"f","arguments":" "}}]}`), chunk(`{"tool_calls":[{"index":0,"function":{"name":"g","arguments":"3"}}]}`)},
 			whole(`{"role":"assistant","content":null,"tool_calls":[{"type":"function","function":{"name":"f","arguments":"{} "}},{"type":"function","function":{"name":"g","arguments":"3"}}]}`, `null`),
 		},
+		"ids tell fragments apart that have one index, whichever call was last": {
+			[]string{chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"1"}}]}`), chunk(`{"tool_calls":[{"index":0,"id":"b","function":{"name":"f","arguments":"2"}}]}`), chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"arguments":"3"}}]}`)},
+			whole(`{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"13"}},{"id":"b","type":"function","function":{"name":"f","arguments":"2"}}]}`, `null`),
+		},
 		"what stands above the choices is the first of each": {
 			[]string{`{"id":"1","created":5,"model":"m","system_fingerprint":"f","service_tier":"t","choices":[{"delta":{"role":"tool","content":"a"},"finish_reason":"","logprobs":{"refusal":[{"token":"r"}]}}]}`,
 				`{"id":"2","created":6,"model":"n","system_fingerprint":"g","service_tier":"u","choices":[{"delta":{"role":"user"},"finish_reason":"stop"}]}`, `{"choices":[{"finish_reason":""}]}`},
