@@ -96,6 +96,18 @@ func TestAssembler(t *testing.T) {
 			[]string{chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"1"}}]}`), chunk(`{"tool_calls":[{"index":0,"id":"b","function":{"name":"f","arguments":"2"}}]}`), chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"arguments":"3"}}]}`)},
 			whole(`{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"13"}},{"id":"b","type":"function","function":{"name":"f","arguments":"2"}}]}`, `null`),
 		},
+		"an id with a name, both repeated": {
+			[]string{chunk(`{"tool_calls":[{"id":"a","function":{"name":"f","arguments":"1"}}]}`), chunk(`{"tool_calls":[{"id":"a","function":{"name":"f","arguments":"2"}}]}`)},
+			whole(`{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"12"}}]}`, `null`),
+		},
+		"a name that comes after the id, and arguments before both": {
+			[]string{chunk(`{"tool_calls":[{"index":0,"function":{"name":null,"arguments":"1"}}]}`), chunk(`{"tool_calls":[{"index":0,"id":"a"}]}`), chunk(`{"tool_calls":[{"index":0,"function":{"name":"f"}}]}`)},
+			whole(`{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"1"}}]}`, `null`),
+		},
+		"lists are joined, and what is none is empty": {
+			[]string{chunk(`{"reasoning_details":[{"r":1}],"annotations":[{"a":1}],"images":[{"i":1}]}`), chunk(`{"reasoning_details":[{"r":2}],"annotations":5,"images":[{"i":2}]}`)},
+			whole(`{"role":"assistant","content":null,"reasoning_details":[{"r":1},{"r":2}],"annotations":[{"a":1}],"images":[{"i":1},{"i":2}]}`, `null`),
+		},
 		"what stands above the choices is the first of each": {
 			[]string{`{"id":"1","created":5,"model":"m","system_fingerprint":"f","service_tier":"t","choices":[{"delta":{"role":"tool","content":"a"},"finish_reason":"","logprobs":{"refusal":[{"token":"r"}]}}]}`,
 				`{"id":"2","created":6,"model":"n","system_fingerprint":"g","service_tier":"u","choices":[{"delta":{"role":"user"},"finish_reason":"stop"}]}`, `{"choices":[{"finish_reason":""}]}`},
@@ -162,8 +174,28 @@ func TestAssembler(t *testing.T) {
 	}
 }
 
+func TestCompletionInGo(t *testing.T) {
+	var a stream.Assembler
+	if err := a.Add([]byte(`{"choices":[{"delta":{}}],"usage":{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3}}`)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := a.Completion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := got.Choices[0].Message.Text(); text != "" {
+		t.Errorf("content that was absent is %q", text)
+	}
+	if u := got.Usage; u.PromptTokens != 2 || u.CompletionTokens != 1 || u.TotalTokens != 3 {
+		t.Errorf("usage %+v", u)
+	}
+}
+
 func TestAssemblerFinished(t *testing.T) {
 	var a stream.Assembler
+	if a.Finished() {
+		t.Error("finished before it began")
+	}
 	for _, step := range []struct {
 		data string
 		want bool

@@ -98,8 +98,10 @@ func TestReaderEvents(t *testing.T) {
 		"nothing at all":                                  {"", "", stream.ErrIncomplete},
 		"heartbeats alone":                                {attempt, "attempt", stream.ErrIncomplete},
 		"a last event without its blank line":             {data("a") + strings.TrimRight(fin, "\n"), "data data", io.EOF},
+		"a last event that is null":                       {data("a") + fin + "data: null", "data data", io.EOF},
 		"a last event that is cut":                        {data("a") + fin[:30], "data", stream.ErrIncomplete},
 		"CR LF, and a byte order mark":                    {"\ufeff" + strings.ReplaceAll(attempt+data("a")+fin+done, "\n", "\r\n"), "attempt data data", io.EOF},
+		"CR LF within an event and LF behind it":          {strings.ReplaceAll(data("a")+fin+done, "\n\n", "\r\n\n"), "data data", io.EOF},
 		"lone CR":                                         {strings.ReplaceAll(attempt+data("a")+fin+done, "\n", "\r"), "attempt data data", io.EOF},
 		"blocks without payload":                          {"retry: 3000\n\nid: 7\n\ndata:\n\ndata: null\n\nevent: x\n\n" + data("a") + done, "data", io.EOF},
 		"one event over several lines":                    {"data: {\"choices\":\ndata: []}\n\n" + done, "data", io.EOF},
@@ -138,6 +140,26 @@ func TestReaderEvents(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The cap is one event's, however much comes in one read; and a line is over it before its end.
+func TestReaderCapsOneEvent(t *testing.T) {
+	endless := readFunc(func(p []byte) (int, error) { p[0] = 'a'; return 1, nil })
+	for name, tc := range map[string]struct {
+		body    io.Reader
+		want    string
+		wantErr error
+	}{
+		"many events in one read":    {strings.NewReader(strings.Repeat("data: 1\n\n", 5) + done), "data data data data data", io.EOF},
+		"a whole line in one read":   {strings.NewReader("data: 12345678901234567890\n\n"), "", stream.ErrTooLarge},
+		"a line that does not end":   {endless, "", stream.ErrTooLarge},
+		"an event that does not end": {io.MultiReader(strings.NewReader("data: 1234567890\ndata: 1"), endless), "", stream.ErrTooLarge},
+	} {
+		r := response(200, "text/event-stream", tc.body).open(t.Context(), stream.Options{MaxEvent: 20})
+		if got, err := drain(r); got != tc.want || !errors.Is(err, tc.wantErr) {
+			t.Errorf("%s: %q and %v, want %q and %v", name, got, err, tc.want, tc.wantErr)
+		}
 	}
 }
 
