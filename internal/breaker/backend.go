@@ -58,6 +58,7 @@ type backend struct {
 	lastGood       uint64
 	origin         string              // who made the last transition: tells concurrent openings of one epoch apart
 	merged         map[string]struct{} // peers whose opening of this very epoch has been merged
+	toldRetryAt    time.Duration       // retryAt as it was news last
 	since          time.Time           // wall
 	// listedUntil keeps a closed breaker, or a cleared count, in the records so that the peers hear of it.
 	listedUntil time.Duration

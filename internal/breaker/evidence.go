@@ -130,8 +130,8 @@ func (r *Registry) recordOpening(b *backend, from State, c class) {
 }
 
 // extend takes news from before the last opening or closing. It neither closes nor re-opens; what is open for the same
-// kind of trouble stays so for longer. Where that makes a difference it has an epoch of its own, for the group and the fleet to
-// follow: reports of one epoch are merged once. A probe that is out makes newer news.
+// kind of trouble stays so for longer. Where that makes a difference to what the group and the fleet know, it has an epoch
+// of its own for them to follow: reports of one epoch are merged once. A probe that is out makes newer news.
 func (r *Registry) extend(b *backend, res Result, now time.Duration) {
 	var o opening
 	switch res.Kind {
@@ -142,13 +142,13 @@ func (r *Registry) extend(b *backend, res Result, now time.Duration) {
 	default:
 		return
 	}
-	c, before := classOf(o.reason), b.retryAt()
+	c := classOf(o.reason)
 	if !b.open[c].on || o.until <= b.open[c].until {
 		return
 	}
 	b.open[c].until = o.until
 	r.changed(false)
-	if b.retryAt() < before+newsDelay || r.groupProbed(b, now) {
+	if b.retryAt() < b.toldRetryAt+newsDelay || r.groupProbed(b, now) {
 		return
 	}
 	r.nextEpoch(b)

@@ -207,6 +207,7 @@ func (r *Registry) adoptState(b *backend, name string, rec Record, now time.Dura
 		b.open[classOf(rec.Reason)] = r.adoptable(b, rec, now)
 		b.lastEndpoint = cmp.Or(rec.Endpoint, b.lastEndpoint)
 	}
+	b.toldRetryAt = b.retryAt()
 	b.since = rec.Since
 	r.beginGeneration(b, from, over.reason, true)
 	b.awaitsCaller = rec.AwaitsCaller && b.isOpen()
@@ -234,6 +235,7 @@ func (r *Registry) mergeTie(b *backend, name string, rec Record, now time.Durati
 	theirs.until = max(theirs.until, own.until)
 	b.origin, b.since = name, rec.Since
 	b.openFor(classOf(theirs.reason), theirs)
+	b.toldRetryAt = b.retryAt()
 	r.changed(false)
 	r.wakeRun()
 }

@@ -157,6 +157,19 @@ func TestFleet(t *testing.T) {
 					f.t.Errorf("epoch %d, want 1", got)
 				}
 			}, want: openView(ReasonRefused, time.Minute+newsDelay-1)},
+		"those that make little difference each, and much together, travel": {
+			do: func(f *fleet) {
+				var late []*Permit
+				for range 5 {
+					late = append(late, f.pods[0].admit("a", chat, Normal))
+				}
+				f.pods[0].ends("a", 1, Result{Kind: Refused, RetryAfter: time.Minute})
+				f.tell(0)
+				for i, p := range late {
+					p.Done(Result{Kind: Refused, RetryAfter: time.Minute + time.Duration(i+1)*newsDelay/2})
+				}
+				f.tell(0)
+			}, want: openView(ReasonRefused, time.Minute+5*newsDelay/2)},
 		"nor one to a probe, which will know better": {
 			do: func(f *fleet) {
 				late := f.pods[0].admit("a", chat, Normal)

@@ -21,6 +21,7 @@ func (r *Registry) recordClosing(b *backend, from State, over opening) {
 func (r *Registry) nextEpoch(b *backend) {
 	b.epoch = 1 + r.highestEpoch(b)
 	b.origin, b.merged = r.self, nil
+	b.toldRetryAt = b.retryAt()
 }
 
 // beginGeneration begins a new generation: results of requests admitted before it neither close nor re-open the breaker.
