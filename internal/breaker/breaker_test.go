@@ -176,6 +176,15 @@ func TestTokensOfOthersExcuseSilence(t *testing.T) {
 			backends: crowded, do: tokenThenSilences(slowAfter), want: closedView},
 		"a token longer ago does not": {
 			backends: crowded, do: tokenThenSilences(slowAfter + 1), want: openView(ReasonSaturated, satCooldown)},
+		"an answer that goes on excuses it for as long as its tokens come": {
+			backends: crowded,
+			do: func(x *rig) {
+				p := x.admit("a", chat, Normal)
+				p.Token()
+				x.clock.pass(slowAfter + 1)
+				p.Token()
+				x.silent("a", 2)
+			}, want: closedView},
 		"nor one from a backend without maxInFlight": {
 			do: tokenThenSilences(time.Second), want: openView(ReasonSaturated, satCooldown)},
 		"the limit that was crossed counts, where it is not slowAfter": {
