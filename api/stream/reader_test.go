@@ -115,6 +115,8 @@ func TestReaderEvents(t *testing.T) {
 		"data that is no JSON is the caller's to judge":   {"data: hi\n\n" + done, "data", io.EOF},
 		"an error that is empty is none":                  {"data: {\"error\":{},\"choices\":[{\"error\":null}]}\n\ndata: {\"error\":\"\"}\n\ndata: {\"error\":[]}\n\ndata: {\"error\":false}\n\ndata: {\"error\":0}\n\n" + done, "data data data data data", io.EOF},
 		"an error that is null is none":                   {"data: {\"error\":null,\"choices\":[]}\n\n" + done, "data", io.EOF},
+		"a finish reason that is empty is none":           {strings.ReplaceAll(data("a"), "null", `""`), "data", stream.ErrIncomplete},
+		"a choice that is named again behind its finish":  {data("a") + fin + data(""), "data data data", io.EOF},
 		"two choices of which one has its finish":         {data("a") + second + fin, "data data data", stream.ErrIncomplete},
 		"two choices that have their finish":              {data("a") + second + fin + secondFin, "data data data data", io.EOF},
 		"usage behind the finish of both":                 {data("a") + second + secondFin + fin + "data: {\"choices\":[],\"usage\":{}}\n\n", "data data data data data", io.EOF},
@@ -153,6 +155,7 @@ func TestReaderCapsOneEvent(t *testing.T) {
 	}{
 		"many events in one read":    {strings.NewReader(strings.Repeat("data: 1\n\n", 5) + done), "data data data data data", io.EOF},
 		"a whole line in one read":   {strings.NewReader("data: 12345678901234567890\n\n"), "", stream.ErrTooLarge},
+		"all of it with the end":     {iotest.DataErrReader(strings.NewReader("data: 12345678901234567890\n\n")), "", stream.ErrTooLarge},
 		"a line that does not end":   {endless, "", stream.ErrTooLarge},
 		"an event that does not end": {io.MultiReader(strings.NewReader("data: 1234567890\ndata: 1"), endless), "", stream.ErrTooLarge},
 	} {
@@ -363,12 +366,16 @@ func TestReaderBoundsSilence(t *testing.T) {
 			steps: []step{{time.Second, data("a") + fin}}, idle: 10 * time.Second,
 			want: "data data", wantErr: io.EOF, wantAfter: 11 * time.Second,
 		},
+		"the context's end is the context's error behind a finish reason, too": {
+			steps: []step{{time.Second, data("a") + fin}}, idle: 10 * time.Second, ceiling: 5 * time.Second,
+			want: "data data", wantErr: context.DeadlineExceeded, wantAfter: 5 * time.Second,
+		},
 		"the context's end is the context's error, heartbeats or not": {
 			steps: []step{beat(9 * time.Second), beat(9 * time.Second), beat(9 * time.Second)}, idle: 10 * time.Second,
 			ceiling: 20 * time.Second, want: "attempt attempt", wantErr: context.DeadlineExceeded, wantAfter: 20 * time.Second,
 		},
 		"silence before the ceiling is silence": {
-			idle: 10 * time.Second, ceiling: 20 * time.Second, wantErr: stream.ErrSilent, wantAfter: 10 * time.Second,
+			idle: 10 * time.Second, ceiling: 10*time.Second + 1, wantErr: stream.ErrSilent, wantAfter: 10 * time.Second,
 		},
 		"both at once is the context's error": {
 			idle: 10 * time.Second, ceiling: 10 * time.Second, wantErr: context.DeadlineExceeded, wantAfter: 10 * time.Second,
@@ -409,9 +416,10 @@ func TestReaderBoundsTheSilenceOfAJSONBody(t *testing.T) {
 		var server sync.WaitGroup
 		defer server.Wait()
 		server.Go(func() { play(w, []step{{9 * time.Second, "{"}, {9 * time.Second, `"choices"`}}) })
+		begin := time.Now()
 		r := response(200, "application/json", body).open(t.Context(), stream.Options{Idle: 10 * time.Second})
-		if _, err := r.Next(); !errors.Is(err, stream.ErrSilent) {
-			t.Errorf("error %v", err)
+		if _, err := r.Next(); !errors.Is(err, stream.ErrSilent) || time.Since(begin) != 28*time.Second {
+			t.Errorf("error %v after %v", err, time.Since(begin))
 		}
 	})
 }
@@ -448,22 +456,25 @@ func (c *endingContext) Err() error {
 
 // The context's end goes before what its end brings about, and before what came with it.
 func TestReaderTellsTheContextsEndFirst(t *testing.T) {
+	begin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // of every synctest bubble
 	for name, tc := range map[string]struct {
 		ctx  endingContext
 		want error
 	}{
 		"a body that fails because of it":          {endingContext{err: context.Canceled}, context.Canceled},
-		"a body that fails before it is announced": {endingContext{deadline: time.Unix(1, 0)}, context.DeadlineExceeded},
+		"a body that fails before it is announced": {endingContext{deadline: begin}, context.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tc.ctx.Context, tc.ctx.asked = t.Context(), make(chan struct{})
-			r := response(200, "text/event-stream", readFunc(func([]byte) (int, error) {
-				<-tc.ctx.asked
-				return 0, errors.New("cut")
-			})).open(&tc.ctx, stream.Options{})
-			if _, err := r.Next(); !errors.Is(err, tc.want) {
-				t.Error(err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				tc.ctx.Context, tc.ctx.asked = t.Context(), make(chan struct{})
+				r := response(200, "text/event-stream", readFunc(func([]byte) (int, error) {
+					<-tc.ctx.asked
+					return 0, errors.New("cut")
+				})).open(&tc.ctx, stream.Options{})
+				if _, err := r.Next(); !errors.Is(err, tc.want) {
+					t.Error(err)
+				}
+			})
 		})
 	}
 	t.Run("data that had come before it", func(t *testing.T) {
