@@ -150,15 +150,27 @@ var encodings = [...][]byte{[]byte(";base64,"), []byte(`"base64"`), []byte(`"inp
 // no backend declares a window to compare with.
 func (x *exchange) promptTokens() int64 {
 	declared := func(b table.Backend) bool { return b.ContextWindow > 0 }
-	if !slices.ContainsFunc(x.route.Chain, declared) || x.isBatch() {
+	if !slices.ContainsFunc(x.route.Chain, declared) || x.isBatch() || hasEncoded(x.body) {
 		return 0
 	}
-	for _, mark := range encodings {
-		if bytes.Contains(x.body, mark) {
-			return 0
+	return words(x.body) / bytesPerToken
+}
+
+func hasEncoded(body []byte) bool {
+	return slices.ContainsFunc(encodings[:], func(mark []byte) bool { return bytes.Contains(body, mark) })
+}
+
+// words is how many bytes of a body are words: an escaped letter is about two, and what is encoded none.
+func words(body []byte) int64 {
+	n := len(body) - 4*bytes.Count(body, []byte(`\u`))
+	if hasEncoded(body) {
+		for text := range bytes.SplitSeq(body, []byte{'"'}) {
+			if len(text) >= 1024 && !slices.ContainsFunc(text, func(c byte) bool { return c <= ' ' || c > '~' || c == '\\' }) {
+				n -= len(text)
+			}
 		}
 	}
-	return int64(len(x.body)) / bytesPerToken
+	return int64(n)
 }
 
 // isBatch says whether the request carries many prompts, each of which has a window of its own, or numbers instead of words.

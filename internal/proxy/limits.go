@@ -33,8 +33,8 @@ func (a *attempt) bound(others int) {
 	if !a.x.stream {
 		l.slow = s.NonStreamingSlowAfter
 	}
-	if l.slow > 0 {
-		tokens := int64(len(a.x.body)) / bytesPerToken
+	if l.slow > 0 && s.SlowAfterPerKilotoken > 0 {
+		tokens := words(a.x.body) / bytesPerToken
 		l.slow += time.Duration(float64(s.SlowAfterPerKilotoken) * float64(tokens) / 1000)
 	}
 	a.permit.Expect(l.slow)

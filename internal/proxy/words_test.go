@@ -1,0 +1,31 @@
+package proxy
+
+import (
+	"strings"
+	"testing"
+)
+
+// What is no word makes a prompt neither longer than a window nor slow to read.
+func TestWords(t *testing.T) {
+	prose, picture := strings.Repeat("some words, ", 200), strings.Repeat("iVBORw0KGgo/", 200)
+	cases := map[string]struct {
+		words, others string
+		want          int // beyond the words
+	}{
+		"plain text":                {words: prose},
+		"letters as they are":       {words: strings.Repeat("п", 900)},
+		"escaped letters":           {others: strings.Repeat(`\u043f`, 900), want: 1800},
+		"an image":                  {words: `{"url":"";base64,` + prose, others: `"data:image/png;base64,` + picture + `"`, want: 2},
+		"sound":                     {words: `"input_audio"`, others: `"` + picture + `"`, want: 2},
+		"an escaped text behind it": {words: `;base64,"` + strings.Repeat(`\n`, 900), others: ""},
+		"no mark of an image":       {words: picture},
+		"a short image":             {words: `"data:image/png;base64,` + picture[:100] + `"`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got, want := words([]byte(tc.words+tc.others)), int64(len(tc.words)+tc.want); got != want {
+				t.Errorf("%d bytes of words, want %d", got, want)
+			}
+		})
+	}
+}
