@@ -21,8 +21,9 @@ func (x *exchange) enqueue(i int) (release func(), err error) {
 	if !isFull(err) {
 		return release, err
 	}
+	share := x.budget.share(time.Now(), len(x.plan.Steps)-i-1) // waiting, too, leaves time for the rest
 	wait := admission.Wait{Length: x.route.Queue.Length, Opened: x.p.cfg.Breakers.Opened(backend.ID, x.path(), x.mode()),
-		MaxWait: max(x.route.Queue.MaxWait, 1), // 0 is no wait here, and one without an end there
+		MaxWait: shorter(max(x.route.Queue.MaxWait, 1), share), // 0 is no wait in a route, and one without an end there
 		Leave:   func() bool { return x.roomBehind(i) }}
 	if x.budget.limited() {
 		var cancel context.CancelFunc

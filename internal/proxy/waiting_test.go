@@ -257,6 +257,38 @@ func TestNobodyWaitsWhereTheLongestWaitIsZero(t *testing.T) {
 	})
 }
 
+// A wait may use no more of the request's time than an attempt: the last resort is to be reached.
+func TestWaitingLeavesTimeForTheNextBackend(t *testing.T) {
+	cases := map[string]struct {
+		says        []string
+		maxWait     time.Duration
+		wantAfter   time.Duration
+		wantBackend string
+	}{
+		"a tenth is kept for the next one": {[]string{later("60s", goodAnswer), goodAnswer}, 30 * time.Second, 18 * time.Second, "b"},
+		"and for each behind it":           {[]string{later("60s", goodAnswer), goodAnswer, goodAnswer}, 30 * time.Second, 16 * time.Second, "b"},
+		"a shorter wait stays":             {[]string{later("60s", goodAnswer), goodAnswer}, 5 * time.Second, 5 * time.Second, "b"},
+		"where nobody is behind, none is":  {[]string{later("19s", goodAnswer)}, 30 * time.Second, 20 * time.Second, "a"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBubble(t, tc.says, func(r *table.Route) {
+					r.Chain[0].MaxInFlight = 1
+					r.Queue = table.Queue{Length: 8, MaxWait: tc.maxWait}
+				})
+				var first sync.WaitGroup
+				first.Go(func() { _, _ = b.ask(t.Context(), false) })
+				synctest.Wait()
+				if w, after := b.ask(t.Context(), false, headerTimeout, "20000"); after != tc.wantAfter || w.Header().Get("X-Spillway-Backend") != tc.wantBackend {
+					t.Errorf("after %s: %v %s", after, w.Header(), w.Body)
+				}
+				first.Wait()
+			})
+		})
+	}
+}
+
 // A place in a queue is not given up for a backend whose window has been proven too small.
 func TestNobodySpillsToABackendThatIsTooSmall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
