@@ -65,13 +65,15 @@ func (w *envelopeWalk) member(c *cursor) {
 	case "prompt":
 		prompt := c.value().in(c.b)
 		w.Stored = startsWith(prompt, '{', 0) || w.Stored
-		w.List = startsWith(prompt, '[', 0) || w.List
+		w.asked(prompt)
 	case "input":
-		w.List = startsWith(c.value().in(c.b), '[', 0) || w.List
+		w.asked(c.value().in(c.b))
 	default:
 		c.value()
 	}
 }
+
+func (w *envelopeWalk) asked(prompt []byte) { w.List = startsWith(prompt, '[', 0) || w.List }
 
 func (w *envelopeWalk) once(into *Span, name string, at Span) {
 	if into.Found() {
