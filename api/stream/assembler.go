@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -20,11 +21,11 @@ type Assembler struct {
 
 // chunk is a chunk or a whole completion.
 type chunk struct {
-	ID                string          `json:"id"`
-	Created           json.Number     `json:"created"`
-	Model             string          `json:"model"`
-	SystemFingerprint string          `json:"system_fingerprint"`
-	ServiceTier       string          `json:"service_tier"`
+	ID                word            `json:"id"`
+	Created           word            `json:"created"`
+	Model             word            `json:"model"`
+	SystemFingerprint word            `json:"system_fingerprint"`
+	ServiceTier       word            `json:"service_tier"`
 	Choices           []chunkChoice   `json:"choices"`
 	Usage             *Usage          `json:"usage"`
 	Error             json.RawMessage `json:"error"`
@@ -85,11 +86,12 @@ func (a *Assembler) Add(data []byte) error {
 }
 
 func (a *Assembler) addHead(c *chunk) {
-	first(&a.head.ID, c.ID)
-	first(&a.head.Model, c.Model)
-	first(&a.head.SystemFingerprint, c.SystemFingerprint)
-	first(&a.head.ServiceTier, c.ServiceTier)
-	if created, err := c.Created.Float64(); err == nil && a.head.Created == 0 {
+	first(&a.head.ID, string(c.ID))
+	first(&a.head.Model, string(c.Model))
+	first(&a.head.SystemFingerprint, string(c.SystemFingerprint))
+	first(&a.head.ServiceTier, string(c.ServiceTier))
+	created, _ := strconv.ParseFloat(string(c.Created), 64) // 0, NaN or infinite where it is no time
+	if a.head.Created == 0 && created > 0 && created < 1<<62 {
 		a.head.Created = int64(created)
 	}
 	if c.Usage != nil {

@@ -113,6 +113,10 @@ func TestAssembler(t *testing.T) {
 				`{"id":"2","created":6,"model":"n","system_fingerprint":"g","service_tier":"u","choices":[{"delta":{"role":"user"},"finish_reason":"stop"}]}`, `{"choices":[{"finish_reason":""}]}`},
 			`{"id":"1","object":"chat.completion","created":5,"model":"m","system_fingerprint":"f","service_tier":"t","choices":[{"index":0,"message":{"role":"tool","content":"a"},"logprobs":{"refusal":[{"token":"r"}]},"finish_reason":"stop"}]}`,
 		},
+		"what stands above the choices does not cost the answer, whatever its type": {
+			[]string{`{"id":5,"created":"2024-01-01","model":null,"system_fingerprint":{},"service_tier":true,"choices":[{"delta":{"content":"a"}}]}`, `{"id":"","created":1e999,"choices":[]}`, `{"created":"NaN","choices":[]}`, `{"created":"","choices":[]}`, `{"created":"7","choices":[]}`},
+			`{"id":"5","object":"chat.completion","created":7,"model":"","choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":null}]}`,
+		},
 		"a refusal is kept": {
 			[]string{chunk(`{"refusal":"N"}`), chunk(`{"refusal":"o"}`), finish}, whole(`{"role":"assistant","content":null,"refusal":"No"}`, `"stop"`),
 		},

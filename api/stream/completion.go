@@ -44,7 +44,8 @@ type Message struct {
 	Role string `json:"role"`
 	// Content is null on the wire where it was absent, as the API has it.
 	Content *string `json:"content"`
-	// Reasoning and ReasoningContent are two names that servers use for the same thing; some send both.
+	// Reasoning and ReasoningContent are two names that servers use for the same thing; some send both. Parts of
+	// the content that think (Mistral's) are joined to ReasoningContent.
 	Reasoning        *string `json:"reasoning,omitempty"`
 	ReasoningContent *string `json:"reasoning_content,omitempty"`
 	// ReasoningDetails, Annotations and Images are lists whose entries stay as the server sent them.
