@@ -3,6 +3,7 @@ package callerauth
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spillway-dev/spillway/internal/openai"
+	"github.com/spillway-dev/spillway/internal/table"
 )
 
 const (
@@ -28,6 +30,7 @@ func TestKeysOpen(t *testing.T) {
 	if got := codeOf(k.Authorize(t.Context(), bearer(annsKey), nil)); got != openai.CodeModelUnavailable {
 		t.Errorf("before the keys are read: %q", got)
 	}
+	k.set(nil) // they do not exist yet
 	if k.Ready() == nil {
 		t.Error("ready before the keys are read")
 	}
@@ -59,6 +62,11 @@ func TestKeysOpen(t *testing.T) {
 			if got := codeOf(caller, refusal); got != tc.want || caller != tc.wantCaller {
 				t.Errorf("code %q for %q, want %q for %q", got, caller, tc.want, tc.wantCaller)
 			}
+			routes := []*table.Route{route("ns", "m")}
+			usable, caller, refusal := k.Usable(t.Context(), tc.header, routes)
+			if got := codeOf(caller, refusal); got != tc.want || caller != tc.wantCaller || (len(usable) == 1) != (tc.want == "") {
+				t.Errorf("list: code %q for %q and %d routes, want %q for %q", got, caller, len(usable), tc.want, tc.wantCaller)
+			}
 		})
 	}
 }
@@ -78,6 +86,8 @@ func TestParseKeys(t *testing.T) {
 		"an empty key":             {map[string][]byte{"a": nil, "b": []byte(bobsKey)}, 1, []string{"a: it has fewer than 16 characters"}},
 		"a short key":              {map[string][]byte{"a": []byte(" 012345678901234\n")}, 0, []string{"a: it has fewer than 16 characters"}},
 		"a long key":               {map[string][]byte{"a": bytes.Repeat([]byte("x"), maxKey+1)}, 0, []string{"a: it has more than 4096 characters"}},
+		"the longest key":          {map[string][]byte{"a": bytes.Repeat([]byte("~"), maxKey)}, 1, nil},
+		"a key with a space":       {map[string][]byte{"a": []byte("anns key 0123456789")}, 0, []string{"a: it has characters that no header carries"}},
 		"a key of two lines":       {map[string][]byte{"a": []byte(annsKey + "\n" + bobsKey)}, 0, []string{"a: it has characters that no header carries"}},
 		"a key beyond ASCII":       {map[string][]byte{"a": []byte("Schlüssel-0123456789")}, 0, []string{"a: it has characters that no header carries"}},
 		"too many":                 {many, maxKeys, []string{"11024 and those after it: there are more than 1024"}},
@@ -122,11 +132,17 @@ func TestFolderIsFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	publish(t, dir, "1", map[string]string{"ann": annsKey, "eve": "short"})
+	if err := os.WriteFile(filepath.Join(dir, ".bob"), []byte(bobsKey), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	var log bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
 		k, err := KeysFromFolder(dir, slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatal(err)
+		}
+		if err := k.Ready(); err != nil {
+			t.Error(err)
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
@@ -143,9 +159,14 @@ func TestFolderIsFollowed(t *testing.T) {
 			}
 		}
 		opens("at start", true, false)
+		opens("with nothing new", true, false)
 		publish(t, dir, "2", map[string]string{"ann": "another-0123456789", "bob": bobsKey})
 		opens("after a rotation", false, true)
-		if err := os.RemoveAll(dir); err != nil {
+		if err := errors.Join(os.Rename(dir, dir+"-away"), os.WriteFile(dir, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		opens("while it cannot be read", false, true)
+		if err := os.Remove(dir); err != nil {
 			t.Fatal(err)
 		}
 		opens("after the end of the folder", false, false)
@@ -165,8 +186,10 @@ func TestFolderIsFollowed(t *testing.T) {
 			t.Errorf("the log lacks %q", want)
 		}
 	}
-	if n := strings.Count(log.String(), "nobody is let in"); n != 1 {
-		t.Errorf("the deletion was told %d times", n)
+	for what, want := range map[string]int{"nobody is let in": 1, "eve: it has fewer": 1, "keys are loaded": 3} {
+		if n := strings.Count(log.String(), what); n != want {
+			t.Errorf("%q was told %d times, want %d", what, n, want)
+		}
 	}
 	for _, key := range []string{annsKey, bobsKey, "short\n"} {
 		if strings.Contains(log.String(), key) {
@@ -182,5 +205,15 @@ func TestFileIsNoFolder(t *testing.T) {
 	}
 	if _, err := KeysFromFolder(file, nil); err == nil || strings.Contains(err.Error(), annsKey) {
 		t.Errorf("error %v", err)
+	}
+}
+
+func TestFileThatCannotBeReadIsAnError(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Symlink("ann", filepath.Join(dir, "ann")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := KeysFromFolder(dir, nil); err == nil {
+		t.Error("no error")
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/spillway-dev/spillway/internal/openai"
 	"github.com/spillway-dev/spillway/internal/table"
@@ -34,6 +36,7 @@ func TestAuthorize(t *testing.T) {
 		"an account without it is forbidden":         {header: bearer(token("bob", time.Time{})), want: openai.CodeForbidden, wantAsked: []string{"token", "bob ns/m"}},
 		"an unknown token is refused":                {header: bearer(token("eve", time.Time{})), want: openai.CodeUnauthenticated, wantAsked: []string{"token"}},
 		"no credential, no question":                 {header: http.Header{}, want: openai.CodeUnauthenticated},
+		"two bearers are none, whatever else":        {header: http.Header{"Authorization": {"Bearer " + good, "Bearer " + good}, "X-Api-Key": {good}}, want: openai.CodeUnauthenticated},
 		"two credentials are none":                   {header: http.Header{"Authorization": {"Bearer " + good, "Bearer " + good}}, want: openai.CodeUnauthenticated},
 		"what is no signed token is not asked about": {header: bearer("sk-0123456789"), want: openai.CodeUnauthenticated},
 		"nor one whose claims are none":              {header: bearer("a.b!.c"), want: openai.CodeUnauthenticated},
@@ -131,6 +134,63 @@ func TestRevokedTokenEndsWithTheMinute(t *testing.T) {
 		time.Sleep(refusedFor)
 		l.expects("when nobody can say", ann, openai.CodeModelUnavailable, "token")
 	})
+}
+
+// What was said of one token and one route is said of no other.
+func TestVerdictsAreForOneTokenAndOneRoute(t *testing.T) {
+	ann, bob := token("ann", time.Time{}), token("bob", time.Time{})
+	server := &apiServer{users: map[string]string{ann: "ann", bob: "bob"}, allowed: []string{"ann ab/c"}}
+	k, _ := newGate(t, server)
+	for _, tc := range []struct {
+		token string
+		route *table.Route
+		want  openai.Code
+	}{
+		{ann, route("ab", "c"), ""},
+		{bob, route("ab", "c"), openai.CodeForbidden},
+		{ann, route("a", "bc"), openai.CodeForbidden},
+		{ann, route("ab", "c"), ""},
+	} {
+		if got := codeOf(k.Authorize(t.Context(), bearer(tc.token), tc.route)); got != tc.want {
+			t.Errorf("%s: code %q, want %q", tc.route.Key(), got, tc.want)
+		}
+	}
+}
+
+func TestCallerOfWhomNobodyCanSayIsNotLetIn(t *testing.T) {
+	inLife(t, 0, func(l *life, ann http.Header) {
+		l.expects("before", ann, "", "token", "ann ns/m")
+		l.server.set(func(s *apiServer) { s.err = errUnreachable })
+		caller, refusal := l.gate.Authorize(l.Context(), ann, route("ns", "another"))
+		if got := codeOf(caller, refusal); got != openai.CodeModelUnavailable || refusal.RetryAfter != uncheckedRetry {
+			t.Errorf("code %q, refusal %+v", got, refusal)
+		}
+		_, caller, refusal = l.gate.Usable(l.Context(), ann, []*table.Route{route("ns", "m"), route("ns", "another")})
+		if got := codeOf(caller, refusal); got != openai.CodeModelUnavailable {
+			t.Errorf("list: code %q", got)
+		}
+	})
+}
+
+func TestStrangersDoNotHoldUpACallerThatIsKnown(t *testing.T) {
+	inLife(t, 0, func(l *life, ann http.Header) {
+		l.expects("before", ann, "", "token", "ann ns/m")
+		time.Sleep(freshFor)
+		l.gate.strangers.SetBurst(0)
+		l.expects("when it is asked for anew", ann, "", "token", "ann ns/m")
+	})
+}
+
+// An authorizer may judge by everything that is known of an account.
+func TestAccessSpec(t *testing.T) {
+	user := &authenticationv1.UserInfo{Username: "ann", UID: "1", Groups: []string{"staff"}, Extra: map[string]authenticationv1.ExtraValue{"pod": {"p"}}}
+	want := authorizationv1.SubjectAccessReviewSpec{
+		User: "ann", UID: "1", Groups: []string{"staff"}, Extra: map[string]authorizationv1.ExtraValue{"pod": {"p"}},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "use", Group: "spillway.dev", Resource: "llmroutes", Namespace: "ns", Name: "m"},
+	}
+	if diff := cmp.Diff(want, accessSpec(user, "ns", "m")); diff != "" {
+		t.Errorf("question (-want +got):\n%s", diff)
+	}
 }
 
 func TestVerdictsAreKeptWhileTheServerIsAway(t *testing.T) {
@@ -288,10 +348,37 @@ func TestMemoIsBounded(t *testing.T) {
 
 func TestClosedMemoAsksNobody(t *testing.T) {
 	m := newMemo[int](1, newClock())
+	yes := func(context.Context, bool) (answer[int], error) { return answer[int]{value: 7, ok: true}, nil }
+	if _, err := m.get(t.Context(), "known", yes); err != nil {
+		t.Fatal(err)
+	}
 	m.close()
 	if _, err := m.get(t.Context(), "a", nil); !errors.Is(err, errClosed) {
 		t.Errorf("error %v", err)
 	}
+	if got, err := m.get(t.Context(), "known", nil); got.value != 7 || err != nil {
+		t.Errorf("what is remembered is %d, error %v", got.value, err)
+	}
+}
+
+func TestTheEndOfAMemoDoesNotWaitForTheAPIServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemo[int](1, newClock())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := m.get(t.Context(), "a", func(ctx context.Context, _ bool) (answer[int], error) {
+				<-ctx.Done()
+				return answer[int]{}, ctx.Err()
+			})
+			ended <- err
+		}()
+		synctest.Wait()
+		began := time.Now()
+		m.close()
+		if took := time.Since(began); took != 0 || <-ended == nil {
+			t.Errorf("it took %s", took)
+		}
+	})
 }
 
 func TestUsable(t *testing.T) {

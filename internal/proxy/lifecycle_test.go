@@ -455,6 +455,9 @@ func TestBackendOverTLSAndHTTP2(t *testing.T) {
 		if req.ProtoMajor != 2 {
 			t.Errorf("spoken: %s", req.Proto)
 		}
+		if coding := req.Header.Values("Accept-Encoding"); coding != nil {
+			t.Errorf("asked for %q", coding)
+		}
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, c("a")+fin+done)
 	}))

@@ -242,6 +242,9 @@ func TestBackendsThatCannotBeReached(t *testing.T) {
 			want: told{502, "upstream_error", "", ""}, cause: "name resolution failed"},
 		"an address that the dial guard refuses": {url: closedPort, change: func(c *proxy.Config) { c.AllowCIDRs = nil }, learns: misconfigured,
 			want: told{502, "upstream_misconfigured", "", "false"}, cause: "not allowed by --allow-cidr"},
+		"the same over TLS": {url: func(t *testing.T) string { return strings.Replace(closedPort(t), "http:", "https:", 1) },
+			change: func(c *proxy.Config) { c.AllowCIDRs = nil }, learns: misconfigured,
+			want: told{502, "upstream_misconfigured", "", "false"}, cause: "not allowed by --allow-cidr"},
 		"an allowed range that is another": {url: closedPort, change: func(c *proxy.Config) { c.AllowCIDRs = []netip.Prefix{netip.MustParsePrefix("127.1.0.0/16")} },
 			learns: misconfigured, want: told{502, "upstream_misconfigured", "", "false"}, cause: "not allowed by --allow-cidr"},
 	}

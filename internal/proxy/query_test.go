@@ -20,8 +20,8 @@ func TestMergedQuery(t *testing.T) {
 		"a credential that is escaped":      {"", "%6bey=C&k%65%79=C", ""},
 		"an escape that is none":            {"", "%zz=C&a=%z&b=1", "b=1"},
 		"a semicolon, which some split at":  {"", "a=1;key=C&b=1", "b=1"},
-		"what does not belong into a query": {"", "a=\x80&b=#x&c=\"ok\"", "c=\"ok\""},
-		"no name":                           {"", "=C", ""},
+		"what does not belong into a query": {"", "a=\x80&b=#x&d=e f&\x7f=1&c=\"~ok\"", "c=\"~ok\""},
+		"no name":                           {"a=1", "=C", "a=1"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

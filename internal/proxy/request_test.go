@@ -458,6 +458,7 @@ func TestInformation(t *testing.T) {
 		"one model":                     {"GET", "/v1/models/a/b/c", 200, `"id":"a/b/c"`},
 		"one model, escaped":            {"GET", "/v1/models/a%2Fb%2Fc", 200, `"id":"a/b/c"`},
 		"a model that is unknown":       {"GET", "/v1/models/x", 404, "model_not_found"},
+		"no path of models":             {"GET", "/v1/modelsx", 404, "invalid_request"},
 		"models do not take a POST":     {"POST", "/v1/models", 405, "invalid_request"},
 		"endpoints do not take a GET":   {"GET", "/v1/chat/completions", 405, "invalid_request"},
 		"health":                        {"GET", "/healthz", 200, "ok"},
