@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -259,6 +260,53 @@ func TestPlainClosesWhatIsIdleForLong(t *testing.T) {
 	p.reap(since.Add(idleFor))
 	if p.idling() != 0 {
 		t.Error("not closed in time")
+	}
+}
+
+// The same without a hand on it: the clock closes, for as long as there is something to close, and from anew.
+func TestPlainWatchesWhatIsIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &plain{}
+		defer p.close()
+		put := func() {
+			ours, theirs := net.Pipe()
+			_ = theirs.Close()
+			p.put(&plainConn{pool: p, addr: "a", nc: ours})
+		}
+		for range 2 {
+			put()
+			time.Sleep(idleFor - time.Second)
+			put()
+			for after, want := range []int{1, 1, 0} {
+				time.Sleep(idleFor / 2)
+				synctest.Wait()
+				if got := p.idling(); got != want {
+					t.Errorf("%d idle after %d looks, want %d", got, after+1, want)
+				}
+			}
+		}
+	})
+}
+
+func TestPlainClosesAConnectionThatComesTooLate(t *testing.T) {
+	ours, theirs := net.Pipe()
+	defer theirs.Close()
+	late := make(chan struct{})
+	p := &plain{dial: func(context.Context, string, string) (net.Conn, error) {
+		<-late
+		return ours, nil
+	}}
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	w := &wire{addr: "127.0.0.1:1"}
+	u := w.upstream(t, ctx)
+	if _, err := w.roundTrip(u, p); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	u.release(false)
+	close(late)
+	if _, err := theirs.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the connection was left open: %v", err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -45,6 +46,58 @@ func TestSlowBodyThatNobodyReadsEndsToo(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// deadlines notes those that are set.
+type deadlines struct {
+	http.ResponseWriter
+	last time.Time
+}
+
+func (d *deadlines) SetReadDeadline(t time.Time) error {
+	d.last = t
+	return nil
+}
+
+func TestDeadlinesOfABody(t *testing.T) {
+	cases := map[string]struct {
+		piece int           // bytes of each read
+		every time.Duration // between reads
+		want  []time.Duration
+	}{
+		"a body that comes fast has a stall for each piece":     {10 << 10, time.Second, []time.Duration{bodyStall, time.Second + bodyStall, 2*time.Second + bodyStall}},
+		"one that drips has what its bytes are worth in all":    {1 << 10, 20 * time.Second, []time.Duration{bodyStall, bodyStall + time.Second, bodyStall + 2*time.Second}},
+		"one that brings nothing has one stall and no more":     {0, 10 * time.Second, []time.Duration{bodyStall, bodyStall, bodyStall}},
+		"one at the slowest average that is let pass, for ever": {1 << 10, time.Second, []time.Duration{bodyStall, bodyStall + time.Second, bodyStall + 2*time.Second}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				in := io.LimitReader(zeros{}, int64(tc.piece*len(tc.want)))
+				conn, began := &deadlines{}, time.Now()
+				b := &guardedBody{body: io.NopCloser(in), conn: http.NewResponseController(conn), stall: bodyStall, began: began}
+				for i, want := range tc.want {
+					b.arm()
+					if got := conn.last.Sub(began); got != want {
+						t.Errorf("deadline of read %d: %s, want %s", i+1, got, want)
+					}
+					if tc.piece > 0 {
+						_, _ = b.Read(make([]byte, tc.piece))
+					}
+					time.Sleep(tc.every)
+				}
+				_, err := b.Read(make([]byte, 1))
+				b.arm()
+				if err != io.EOF || !conn.last.IsZero() {
+					t.Errorf("behind the end (%v) the deadline is %v", err, conn.last)
+				}
+			})
+		})
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
 // Whoever asks before it sends a body, or has far too much of it, is answered without it.
 func TestRefusalsDoNotWaitForTheBody(t *testing.T) {

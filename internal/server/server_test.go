@@ -112,6 +112,17 @@ func TestHealthAndMetrics(t *testing.T) {
 	}
 }
 
+func TestAdminPortOfAProxyThatIsReady(t *testing.T) {
+	s := serve(t, func(http.ResponseWriter, *http.Request) {}, func(c *Config) {
+		c.Status = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "the page") })
+	})
+	for path, want := range map[string]string{"/readyz": "ok\n", "/statusz": "the page", "/": "/healthz\n/readyz\n/metrics\n/statusz\n"} {
+		if resp, body := get(t, client(t, http1), "http://"+s.AdminAddr()+path); resp.StatusCode != 200 || body != want {
+			t.Errorf("%s: %d %q, want %q", path, resp.StatusCode, body, want)
+		}
+	}
+}
+
 func TestBothCleartextProtocolsOnOnePort(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }, nil)
 	for want, protocol := range map[string]func(*http.Protocols){"HTTP/1.1": http1, "HTTP/2.0": h2c} {
