@@ -171,6 +171,7 @@ func TestDrainIsBoundedWhenTheCallerDoesNotRead(t *testing.T) {
 				block := []byte(strings.Repeat("x", 1<<20))
 				for {
 					if _, err := w.Write(block); err != nil {
+						<-time.After(20 * time.Millisecond) // it writes its records
 						return
 					}
 				}
@@ -187,7 +188,11 @@ func TestDrainIsBoundedWhenTheCallerDoesNotRead(t *testing.T) {
 			if err := <-s.done; err != nil {
 				t.Error(err)
 			}
-			<-returned
+			select {
+			case <-returned:
+			default:
+				t.Error("the handler was not waited for")
+			}
 		})
 	}
 }
