@@ -14,10 +14,8 @@ type BodyFacts struct {
 func JudgeBody(ep Endpoint, body []byte) BodyFacts {
 	w := bodyWalk{answerWalk: answerWalk{ep: ep}}
 	c := cursor{b: body, loose: true}
-	if c.peek() == '{' {
-		w.walk(&c)
-	}
-	if c.i == 0 || !c.end() {
+	w.walk(&c)
+	if !c.end() {
 		return BodyFacts{Answer: Answer{Class: Invalid, Reason: whyNoJSON(body)}}
 	}
 	if w.failed {

@@ -48,7 +48,7 @@ func (c *cursor) peek() byte {
 }
 
 func (c *cursor) expect(ch byte) {
-	if c.bad || c.peek() != ch || c.i == len(c.b) {
+	if c.bad || c.peek() != ch {
 		c.bad = true
 		return
 	}

@@ -105,9 +105,6 @@ func (w *envelopeWalk) settle(body []byte) (Envelope, error) {
 }
 
 func includesUsage(options []byte) bool {
-	if len(options) == 0 || options[0] != '{' {
-		return false
-	}
 	include := false
 	c := cursor{b: options}
 	for c.enter('{'); c.more('}'); {

@@ -36,6 +36,15 @@ var goodEnvelopes = map[string]struct {
 	},
 	"C7 stream_options is null":     {`{"model":"a","stream_options":null,"stream":true}`, openai.Envelope{Model: "a", Stream: true}},
 	"stream_options of another use": {`{"model":"a","stream_options":{"x":[1],"include_usage":"true"}}`, openai.Envelope{Model: "a"}},
+	"stream_options that end with another": {
+		`{"model":"a","stream_options":{"include_usage":true,"include_obfuscation":false}}`, openai.Envelope{Model: "a", IncludeUsage: true},
+	},
+	"stream_options that begin with another": {
+		`{"model":"a","stream_options":{"x":[1],"include_usage":true}}`, openai.Envelope{Model: "a", IncludeUsage: true},
+	},
+	"stream_options without usage":  {`{"model":"a","stream_options":{"include_obfuscation":true}}`, openai.Envelope{Model: "a"}},
+	"a prompt of text after an id":  {`{"model":"a","conversation":"conv_1","prompt":"x"}`, openai.Envelope{Model: "a", Stored: true}},
+	"more lists than may be nested": {`{"model":"a","x":[` + strings.Repeat("[],", 20_000) + `0]}`, openai.Envelope{Model: "a"}},
 	"a previous response":           {`{"model":"a","previous_response_id":"resp_1"}`, openai.Envelope{Model: "a", Stored: true}},
 	"a conversation":                {`{"model":"a","conversation":{"id":"conv_1"}}`, openai.Envelope{Model: "a", Stored: true}},
 	"a conversation that is null":   {`{"model":"a","previous_response_id":"resp_1","conversation":null}`, openai.Envelope{Model: "a", Stored: true}},
@@ -85,6 +94,8 @@ var badEnvelopes = map[string]struct{ body, wantParam string }{
 	"C4 something behind the object":  {`{"model":"a"}x`, "model"},
 	"C4 a NUL behind the object":      {"{\"model\":\"a\"}\x00", "model"},
 	"C4 a body that is cut":           {`{"model":"a","messages":[{"role":"us`, "model"},
+	"a prompt that is cut":            {`{"model":"a","prompt":`, "model"},
+	"stream_options that are cut":     {`{"model":"a","stream_options":`, "model"},
 	"C4 a byte order mark":            {"\ufeff" + `{"model":"a"}`, "model"},
 	"C4 invalid UTF-8":                {"{\"model\":\"a\",\"x\":\"\xff\"}", "model"},
 	"C4 invalid UTF-8 in the model":   {"{\"model\":\"a\xc3\"}", "model"},
@@ -119,10 +130,16 @@ func TestParseEnvelopeNamesTheParameter(t *testing.T) {
 			if !errors.As(err, &e) {
 				t.Fatalf("error %v, want an *openai.Error", err)
 			}
-			if e.Param != tc.wantParam || e.Code != openai.CodeInvalidRequest || e.HTTPStatus() != http.StatusBadRequest {
+			if e.Param != tc.wantParam || e.Message == "" || e.Code != openai.CodeInvalidRequest || e.HTTPStatus() != http.StatusBadRequest {
 				t.Errorf("%s with param %q and status %d", e.Code, e.Param, e.HTTPStatus())
 			}
 		})
+	}
+}
+
+func TestMissingModelIsToldFromAWrongOne(t *testing.T) {
+	if _, err := openai.ParseEnvelope([]byte(`{}`)); err == nil || !strings.Contains(err.Error(), "missing") {
+		t.Errorf("error %v", err)
 	}
 }
 
@@ -151,8 +168,12 @@ func TestSpliceChangesOnlyTheModel(t *testing.T) {
 				}
 			}
 			var out bytes.Buffer
-			if n, err := io.Copy(&out, body.Reader()); err != nil || n != body.Len() || out.String() != tc.want {
+			r := body.Reader()
+			if n, err := io.Copy(&out, r); err != nil || n != body.Len() || out.String() != tc.want {
 				t.Errorf("copied %q, %d, %v", out.String(), n, err)
+			}
+			if n, err := io.Copy(&out, r); err != nil || n != 0 {
+				t.Errorf("%d more copied, %v", n, err)
 			}
 		})
 	}
@@ -161,8 +182,8 @@ func TestSpliceChangesOnlyTheModel(t *testing.T) {
 func TestSpliceStopsAtAFailingWriter(t *testing.T) {
 	e, _ := openai.ParseEnvelope([]byte(`{"model":"m"}`))
 	r := e.Splice([]byte(`{"model":"m"}`), "x").Reader()
-	if _, err := r.(io.WriterTo).WriteTo(failingWriter{}); !errors.Is(err, io.ErrShortWrite) {
-		t.Errorf("error %v", err)
+	if n, err := r.(io.WriterTo).WriteTo(failingWriter{}); n != 1 || !errors.Is(err, io.ErrShortWrite) {
+		t.Errorf("wrote %d, error %v", n, err)
 	}
 }
 
@@ -173,23 +194,58 @@ func (failingWriter) Write([]byte) (int, error) { return 1, io.ErrShortWrite }
 // FuzzEnvelope compares with encoding/json, which accepts the same language apart from invalid UTF-8.
 func FuzzEnvelope(f *testing.F) {
 	for _, tc := range goodEnvelopes {
-		f.Add([]byte(tc.body))
+		if len(tc.body) < 1000 {
+			f.Add([]byte(tc.body))
+		}
 	}
 	for _, tc := range badEnvelopes {
 		if len(tc.body) < 1000 {
 			f.Add([]byte(tc.body))
 		}
 	}
-	f.Fuzz(func(t *testing.T, body []byte) {
-		got, err := openai.ParseEnvelope(body)
-		want, ok := referenceEnvelope(body)
-		if ok != (err == nil) {
-			t.Fatalf("error %v, the reference accepts: %v", err, ok)
+	f.Fuzz(mustAgree)
+}
+
+// TestEveryByteOfABodyCounts cuts a body at each place behind its model, and puts each byte there that means something to
+// JSON or is next to one that does. encoding/json says what is right.
+func TestEveryByteOfABodyCounts(t *testing.T) {
+	const (
+		model = `{"model":"a"`
+		whole = model + `,"l":"0123456789abcdefghijklmnopqrstuvwxyz","x":[-0,1.5E+2,10e-3,0,"\"\\\/\b\f\n\r\t\u09afAFé🙂","",{"":null},true],"":"é~"}`
+		marks = "\x00\t\x1f !\"#+,-./09:@AEFGINZ[\\]`abefgnrtux{}\x7f\x80\xbf\xc3\xff"
+	)
+	mustBeRight := func(body []byte) {
+		_, err := openai.ParseEnvelope(slices.Clip(body))
+		if want := json.Valid(body) && utf8.Valid(body); want != (err == nil) {
+			t.Errorf("error %v of %q, encoding/json takes it: %v", err, body, want)
 		}
-		if ok {
-			mustSplice(t, body, got, want)
+	}
+	for at := len(model); at < len(whole); at++ {
+		mustBeRight([]byte(whole[:at]))
+		mustBeRight([]byte(whole[:at] + whole[at+1:]))
+		for _, b := range []byte(marks) {
+			body := []byte(whole)
+			body[at] = b
+			mustBeRight(body)
 		}
-	})
+	}
+}
+
+func TestNestingIsBoundedAsEncodingJSONBoundsIt(t *testing.T) {
+	for _, depth := range []int{9_999, 10_000} { // and the object around them
+		mustAgree(t, []byte(`{"model":"a","x":`+strings.Repeat("[", depth)+strings.Repeat("]", depth)+`}`))
+	}
+}
+
+func mustAgree(t *testing.T, body []byte) {
+	got, err := openai.ParseEnvelope(body)
+	want, ok := referenceEnvelope(body)
+	if ok != (err == nil) {
+		t.Fatalf("error %v of %q, the reference accepts: %v", err, body, ok)
+	}
+	if ok {
+		mustSplice(t, body, got, want)
+	}
 }
 
 func mustSplice(t *testing.T, body []byte, got openai.Envelope, want reference) {

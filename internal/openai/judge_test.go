@@ -48,9 +48,12 @@ var bodyCases = map[string]bodyCase{
 	"an empty error beside choices":           {body: `{"error":"",` + completion[1:], want: openai.Success, wantStatus: 200},
 	"an error without members beside choices": {body: `{"error":{ },` + completion[1:], want: openai.Success, wantStatus: 200},
 	"an error that is true beside choices":    {body: `{"error":true,` + completion[1:], want: openai.Invalid},
+	"a list of no errors beside choices":      {body: `{"error":[],` + completion[1:], want: openai.Success, wantStatus: 200},
+	"an error that is 0 beside choices":       {body: `{"error":0,` + completion[1:], want: openai.Success, wantStatus: 200},
 	"words that are no UTF-8":                 {body: strings.Replace(completion, "hi", "h\xff\xe5\x8c", 1), want: openai.Success, wantStatus: 200},
 	"numbers that are none":                   {body: strings.Replace(completion, `"index":0`, `"logprobs":[NaN,-Infinity,Infinity],"index":0`, 1), want: openai.Success, wantStatus: 200},
 	"words that are none":                     {body: strings.Replace(completion, `"index":0`, `"logprobs":[Nan],"index":0`, 1), want: openai.Invalid},
+	"a number that is none after no colon":    {body: completion[:len(completion)-1] + `,"x" NaN}`, want: openai.Invalid},
 	"B2 HTML":                                 {body: `<!DOCTYPE html><title>verify</title>`, want: openai.Invalid},
 	"B2 an error as a string":                 {body: `{"error":"Unexpected endpoint or method. (POST /v1/v1/chat/completions)"}`, want: openai.Invalid},
 	"an error as a string about load":         {body: `{"error":"server busy, please try again.  maximum pending requests exceeded"}`, want: openai.Refused, wantStatus: 503},
@@ -73,6 +76,12 @@ var bodyCases = map[string]bodyCase{
 	"a response that failed without a word":   {ep: openai.Responses, body: `{"status":"failed","error":null,"output":[]}`, want: openai.Invalid},
 	"a response that is cut by its limit":     {ep: openai.Responses, body: `{"status":"incomplete","error":null,"output":[]}`, want: openai.Success, wantStatus: 200},
 	"a response that failed":                  {ep: openai.Responses, body: `{"status":"failed","error":{"code":"server_error"},"output":[]}`, want: openai.Failed, wantStatus: 500},
+	"an error before the response's status":   {ep: openai.Responses, body: `{"error":{"code":"server_error"},"status":"completed","output":[]}`, want: openai.Failed, wantStatus: 500},
+	"a response without output":               {ep: openai.Responses, body: `{"object":"response"}`, want: openai.Invalid},
+	"output that is words":                    {ep: openai.Responses, body: `{"object":"response","output":"x"}`, want: openai.Invalid},
+	"a response cut before its output":        {ep: openai.Responses, body: `{"object":"response","output":`, want: openai.Invalid},
+	"a message without content":               {ep: openai.Messages, body: `{"type":"message"}`, want: openai.Invalid},
+	"content that is words":                   {ep: openai.Messages, body: `{"type":"message","content":"x"}`, want: openai.Invalid},
 	"a message":                               {ep: openai.Messages, body: `{"type":"message","content":[{"type":"text","text":"x"}]}`, want: openai.Success, wantStatus: 200},
 	"an error message":                        {ep: openai.Messages, body: `{"type":"error","error":{"type":"overloaded_error"}}`, want: openai.Refused, wantStatus: 529},
 }
@@ -88,6 +97,21 @@ func TestJudgeBody(t *testing.T) {
 				t.Error("no reason")
 			}
 		})
+	}
+}
+
+func TestReasonsOfBodiesThatAreNoJSON(t *testing.T) {
+	for body, want := range map[string]string{
+		"":                  "an empty body",
+		"\r\n \n":           "an empty body",
+		" <!DOCTYPE html>":  "HTML instead of an answer",
+		`{"choices":[{"ind`: "no whole JSON object in the body",
+		`[]`:                "no whole JSON object in the body",
+		`{}`:                "no answer in the body",
+	} {
+		if got := openai.JudgeBody(openai.ChatCompletions, []byte(body)).Answer; got.Class != openai.Invalid || got.Reason != want {
+			t.Errorf("%q: %v, %q, want %q", body, got.Class, got.Reason, want)
+		}
 	}
 }
 
