@@ -1,15 +1,22 @@
 package proxy
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
+
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/spillway-dev/spillway/internal/breaker"
 	"github.com/spillway-dev/spillway/internal/openai"
@@ -68,5 +75,141 @@ func TestPanicWithinAProbeIsNoEvidence(t *testing.T) {
 	}
 	if text := log.String(); !strings.Contains(text, "panic in a request") || strings.Contains(text, "SECRET") {
 		t.Errorf("log %s", text)
+	}
+}
+
+func TestErrorsOfBodies(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err        error
+		wantStatus int
+		wantWords  string
+	}{
+		"too large":                {errBodyTooLarge, 413, "larger than 7 bytes"},
+		"too large, unpacked":      {errDamaged{zstd.ErrDecoderSizeExceeded}, 413, "larger than 7 bytes"},
+		"a window that is too big": {errDamaged{zstd.ErrWindowSizeExceeded}, 413, "larger than 7 bytes"},
+		"no room":                  {errNoMemory, 503, "as it may"},
+		"an unknown coding":        {errEncoding("br"), 415, "not supported"},
+		"too slow":                 {os.ErrDeadlineExceeded, 408, "in time"},
+		"damaged":                  {errDamaged{io.ErrUnexpectedEOF}, 400, "damaged"},
+		"cut":                      {io.ErrUnexpectedEOF, 400, "ended early"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := bodyError(tc.err, 7); got.HTTPStatus() != tc.wantStatus || !strings.Contains(got.Message, tc.wantWords) {
+				t.Errorf("status %d: %s", got.HTTPStatus(), got.Message)
+			}
+		})
+	}
+}
+
+func TestBodyThatIsCutWithinItsCodingIsDamaged(t *testing.T) {
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, err := io.WriteString(w, "a body")
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, cut := range []int{3, packed.Len() - 5} {
+		r, closeBody, err := decoder([]string{"gzip"}, bytes.NewReader(packed.Bytes()[:cut]), 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closeBody()
+		var damaged errDamaged
+		if _, err := io.ReadAll(r); !errors.As(err, &damaged) {
+			t.Errorf("cut at %d: %v", cut, err)
+		}
+	}
+}
+
+// What is unpacked is as much of the budget as what comes plain.
+func TestUnpackedBodiesSpendTheBudget(t *testing.T) {
+	w, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	body := w.EncodeAll([]byte(`{"model":"ns/m","x":"`+strings.Repeat("x", 1<<20)+`"}`), nil)
+	b := newBubble(t, []string{oneToken}, func(*table.Route) {})
+	b.proxy.memory.limit = 1 << 20
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Encoding", "zstd")
+	lease := b.proxy.memory.requestLease()
+	if _, err := b.proxy.readBody(r, lease); !errors.Is(err, errNoMemory) {
+		t.Errorf("error %v", err)
+	}
+	lease.release()
+}
+
+func TestSniffReadsUntilTheShapeIsThere(t *testing.T) {
+	const stream = "Text/Event-Stream; charset=utf-8"
+	for name, tc := range map[string]struct {
+		body, header string
+		want         openai.Shape
+		wantBody     string // but for blanks before it
+	}{
+		"an object":                          {`{"a":1}`, stream, openai.ShapeJSON, `{"a":1}`},
+		"an object behind blank lines":       {strings.Repeat("\r\n", readSize) + `{"a":1}`, "", openai.ShapeJSON, `{"a":1}`},
+		"an object behind a mark":            {"\ufeff {", "", openai.ShapeJSON, "{"},
+		"a field":                            {"data: 1\n", "application/json", openai.ShapeSSE, "data: 1\n"},
+		"a comment":                          {": 1\n", "", openai.ShapeSSE, ": 1\n"},
+		"an unknown field of a stream":       {"foo: 1\n", stream, openai.ShapeSSE, "foo: 1\n"},
+		"an unknown field of something else": {"foo: 1\n", "text/plain", openai.ShapeOther, "foo: 1\n"},
+		"HTML by the name of a stream":       {"<html>", stream, openai.ShapeOther, "<html>"},
+		"nothing by the name of a stream":    {"", stream, openai.ShapeOther, ""},
+		"half a field":                       {"da", "", openai.ShapeOther, "da"},
+		"a mark and nothing but blanks":      {"\ufeff" + strings.Repeat(" ", 2*readSize), "", openai.ShapeOther, "\ufeff" + strings.Repeat(" ", 2*readSize)},
+	} {
+		for way, body := range map[string]io.Reader{"at once": strings.NewReader(tc.body), "byte by byte": iotest.OneByteReader(strings.NewReader(tc.body))} {
+			t.Run(name+", "+way, func(t *testing.T) {
+				prefix, shape, err := sniff(body, make([]byte, readSize), http.Header{"Content-Type": {tc.header}})
+				rest, _ := io.ReadAll(body)
+				if got := strings.TrimLeft(string(prefix)+string(rest), blank); shape != tc.want || got != tc.wantBody || err != nil && err != io.EOF {
+					t.Errorf("shape %d of %.40q, %v; want %d of %.40q", shape, got, err, tc.want, tc.wantBody)
+				}
+			})
+		}
+	}
+}
+
+// What a call returns to nobody is dropped, that it may be closed.
+func TestWhatComesTooLateIsDropped(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	var background sync.WaitGroup
+	u := &upstream{waiter: prober{ctx}, background: &background}
+	left, dropped := make(chan struct{}), 0
+	call := func(context.Context) (int, error) { <-left; return 7, nil }
+	_, err := awaitCall(u, call, func(v int) { dropped = v })
+	u.close()
+	close(left)
+	background.Wait()
+	if err == nil || dropped != 7 {
+		t.Errorf("error %v, dropped %d", err, dropped)
+	}
+}
+
+func TestPromptsAreMeasuredWhereTheyAreWords(t *testing.T) {
+	words := strings.Repeat("x", 400)
+	for name, tc := range map[string]struct {
+		body   string
+		window int64
+		want   int64
+	}{
+		"words":                     {words, 1, 100},
+		"no window to compare with": {words, 0, 0},
+		"an image in a URL":         {words + `"data:image/png;base64,AAAA"`, 1, 0},
+		"an image as a source":      {words + `{"type":"base64","data":"AAAA"}`, 1, 0},
+		"sound":                     {words + `{"type":"input_audio"}`, 1, 0},
+		"a file":                    {words + `{"file_data":"AAAA"}`, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := &exchange{route: &table.Route{Chain: []table.Backend{{}, {ContextWindow: tc.window}}}, body: []byte(tc.body)}
+			if got := x.promptTokens(); got != tc.want {
+				t.Errorf("%d tokens, want %d", got, tc.want)
+			}
+		})
 	}
 }

@@ -115,7 +115,7 @@ func TestLongPromptsMayTakeLonger(t *testing.T) {
 		b := newBubble(t, []string{later("100s", okStream), okStream}, func(r *table.Route) {
 			r.Chain[0].Saturation.SlowAfter, r.Chain[0].Saturation.SlowAfterPerKilotoken = 20*time.Second, time.Minute
 		})
-		for length, want := range map[int]string{8000: "a", 80: "b"} {
+		for length, want := range map[int]string{6000: "a", 4000: "b"} {
 			body := strings.NewReader(`{"model":"ns/m","stream":true,"x":"` + strings.Repeat("x", length) + `"}`)
 			if w, after := b.send(t.Context(), body); w.Header().Get("X-Spillway-Backend") != want {
 				t.Errorf("a prompt of %d bytes, after %s: %v %s", length, after, w.Header(), w.Body)

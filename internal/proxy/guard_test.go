@@ -3,6 +3,7 @@ package proxy
 import (
 	"net/http"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 )
@@ -98,6 +99,7 @@ func TestCallersMayOnlyShortenTheBudget(t *testing.T) {
 		"more than time holds":     {header: http.Header{headerTimeout: {"9223372036854775807"}}, route: time.Minute, want: time.Minute},
 		"more than a number holds": {header: http.Header{headerTimeout: {"99999999999999999999"}}, route: time.Minute, want: time.Minute},
 		"less than a number holds": {header: http.Header{headerTimeout: {"-99999999999999999999"}}, wantErr: true},
+		"no point in time":         {header: http.Header{headerTimeout: {"1600000000000"}}, route: time.Minute, want: time.Minute},
 		"zero":                     {header: http.Header{headerTimeout: {"0"}}, wantErr: true},
 		"words":                    {header: http.Header{headerDeadline: {"soon"}}, wantErr: true},
 	}
@@ -108,5 +110,28 @@ func TestCallersMayOnlyShortenTheBudget(t *testing.T) {
 				t.Errorf("budget %s, error %v, want %s", got, err, tc.want)
 			}
 		})
+	}
+}
+
+func TestRequestIDs(t *testing.T) {
+	for id, want := range map[string]bool{
+		"azAZ09-_.:/+=@": true, strings.Repeat("x", 128): true,
+		"": false, strings.Repeat("x", 129): false, "a b": false, "a`": false, "a{": false, "a[": false, "a,": false, "a;": false, "a\x00": false, "é": false,
+	} {
+		if got := isValidID(id); got != want {
+			t.Errorf("%q is valid: %v", id, got)
+		}
+	}
+	if a, b := newID(), newID(); len(a) != 32 || a[:16] == b[:16] || a[16:] == b[16:] {
+		t.Errorf("new ids %s and %s", a, b)
+	}
+}
+
+func TestNamesThatNobodyCanHaveAreCut(t *testing.T) {
+	longest := strings.Repeat("x", 253)
+	for name, want := range map[string]string{"a\"b": `"a\"b"`, longest: `"` + longest + `"`, longest + "y": `"` + longest + `..."`} {
+		if got := quoteName(name); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
 	}
 }

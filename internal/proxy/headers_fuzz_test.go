@@ -111,6 +111,7 @@ func FuzzHeadersToBackend(f *testing.F) {
 		"X-Authorization: CALLER\r\nApikey: CALLER\r\nPrivate-Token: CALLER\r\nToken: CALLER\r\nHelicone-Auth: CALLER\r\nX-Client-Secret: CALLER\r\nX-Max-Tokens: 5\r\n",
 		"Digest: SHA-256=a\r\nContent-Digest: sha-256=:a=:\r\nRepr-Digest: sha-256=:a=:\r\nContent-MD5: a\r\n",
 		"X-Original-Url: /admin\r\nX-Rewrite-Url: /admin\r\nX-HTTP-Method-Override: DELETE\r\nTrue-Client-Ip: 10.0.0.1\r\n",
+		"Content-Type: application/json; charset=utf-8\r\n",
 		"X-Forwarded-For: 10.0.0.1\r\nForwarded: for=10.0.0.1\r\nSec-Fetch-Mode: cors\r\nOrigin: null\r\nIdempotency-Key: k\r\nCookie2: CALLER\r\n",
 	} {
 		f.Add([]byte(seed))

@@ -344,6 +344,9 @@ func TestRateLimit(t *testing.T) {
 	if !strings.Contains(got.body, "spec.rateLimit") || u.count() != 1 {
 		t.Errorf("body %s, backend asked %d times", got.body, u.count())
 	}
+	if !r.counted(`llm_rate_limited_total{logical_model="ns/m"} 1`) {
+		t.Error("the shed request is not counted")
+	}
 }
 
 func TestHintIsFollowedAndAnswered(t *testing.T) {
@@ -409,6 +412,39 @@ func TestShutdownEndsAStreamWithAnError(t *testing.T) {
 	resp.Body = rest{in, resp.Body}
 	if got := finish(resp); got.err != nil || !strings.Contains(got.body, errorEvent("overloaded")) || strings.Contains(got.body, "DONE") {
 		t.Errorf("rest %q, error %v", got.body, got.err)
+	}
+}
+
+func TestShutdownSendsThoseWhoWaitElsewhere(t *testing.T) {
+	base, shutdown := context.WithCancelCause(t.Context())
+	a := newUpstream(t, func(_ int, w *wire) { shutdown(errors.New("going down")); w.silence() })
+	r := newRig(t, newRoute(a))
+	s := httptest.NewUnstartedServer(r.proxy.Handler())
+	s.Config.BaseContext = func(net.Listener) context.Context { return base }
+	s.Start()
+	defer s.Close()
+	resp, err := r.client.Post(s.URL+chatPath, "application/json", strings.NewReader(unary))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(told{503, "overloaded", "1", ""}, toldBy(t, finish(resp))); diff != "" {
+		t.Errorf("error (-want +got):\n%s", diff)
+	}
+}
+
+func TestCallerThatLeavesWhileItSendsIsToldApart(t *testing.T) {
+	r := newRig(t, newRoute(says(t)))
+	conn, err := net.Dial("tcp", r.server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.WriteString(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+	if err := errors.Join(err, conn.Close()); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { return strings.Contains(r.log.String(), "chat_completions") })
+	if log := r.log.String(); !strings.Contains(log, "499") {
+		t.Errorf("log %s", log)
 	}
 }
 

@@ -121,6 +121,9 @@ func TestModelsWaitForATable(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", path, diff)
 		}
 	}
+	if diff := cmp.Diff(told{503, "model_unavailable", "1", ""}, toldBy(t, r.post(unary))); diff != "" {
+		t.Errorf("a request (-want +got):\n%s", diff)
+	}
 }
 
 func TestTheCallerIsNamedInTheAccessLine(t *testing.T) {

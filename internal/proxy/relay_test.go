@@ -143,6 +143,38 @@ func TestTableChangesUnderARunningStream(t *testing.T) {
 	}
 }
 
+// The end of a stream's body may come after its last event. It is waited for, so that the connection can be used again.
+func TestConnectionOfAStreamIsUsedAgainWhereItsBodyEndsLate(t *testing.T) {
+	const requests = 10
+	var opened atomic.Int64
+	read := make(chan struct{}, requests)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, c("a")+fin+done)
+		_ = http.NewResponseController(w).Flush()
+		<-read
+	}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			opened.Add(1)
+		}
+	}
+	s.Start()
+	defer s.Close()
+	defer close(read)
+	route := newRoute(says(t))
+	route.Chain[0].BaseURL = s.URL
+	r := newRig(t, route)
+	for range requests {
+		if got := r.post(streamed); !strings.HasSuffix(got.body, done) {
+			t.Fatalf("status %d: %s", got.status, got.body)
+		}
+		read <- struct{}{}
+	}
+	if n := opened.Load(); n == requests {
+		t.Errorf("each of %d requests opened a connection", n)
+	}
+}
+
 func TestConnectionsAreUsedAgain(t *testing.T) {
 	var opened atomic.Int64
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -27,6 +27,7 @@ func TestBadRequestsMeetNoBackend(t *testing.T) {
 		header []string
 		want   told
 		param  string
+		says   string
 	}{
 		"no model":                  {body: `{}`, want: told{400, "invalid_request", "", "false"}, param: "model"},
 		"model is a number":         {body: `{"model":123}`, want: told{400, "invalid_request", "", "false"}, param: "model"},
@@ -39,7 +40,7 @@ func TestBadRequestsMeetNoBackend(t *testing.T) {
 		"truncated":                 {body: `{"model":"ns/m"`, want: told{400, "invalid_request", "", "false"}},
 		"invalid UTF-8":             {body: "{\"model\":\"ns/m\",\"x\":\"\xff\"}", want: told{400, "invalid_request", "", "false"}},
 		"stream is a string":        {body: `{"model":"ns/m","stream":"true"}`, want: told{400, "invalid_request", "", "false"}, param: "stream"},
-		"an unknown model":          {body: `{"model":"ns/other"}`, want: told{404, "model_not_found", "", "false"}, param: "model"},
+		"an unknown model":          {body: `{"model":"ns/other"}`, want: told{404, "model_not_found", "", "false"}, param: "model", says: "ns/other"},
 		"a model in another case":   {body: `{"model":"NS/M"}`, want: told{404, "model_not_found", "", "false"}, param: "model"},
 		"a coding that is unknown":  {body: `x`, header: []string{"Content-Encoding", "br"}, want: told{415, "unsupported_encoding", "", "false"}},
 		"damaged gzip":              {body: `x`, header: []string{"Content-Encoding", "gzip"}, want: told{400, "invalid_request", "", "false"}},
@@ -47,7 +48,7 @@ func TestBadRequestsMeetNoBackend(t *testing.T) {
 		"a timeout that is none":    {body: unary, header: []string{"X-Request-Timeout-Ms", "soon"}, want: told{400, "invalid_request", "", "false"}, param: "X-Request-Timeout-Ms"},
 		"a body over the limit":     {body: `{"model":"` + strings.Repeat("x", 2000) + `"}`, want: told{413, "request_too_large", "", "false"}},
 		"a deadline that is past":   {body: unary, header: []string{"X-Request-Deadline-Ms", "1600000000000"}, want: told{504, "request_deadline_exceeded", "", ""}},
-		"a route without a backend": {body: `{"model":"ns/empty"}`, want: told{503, "model_unavailable", "", ""}},
+		"a route without a backend": {body: `{"model":"ns/empty"}`, want: told{503, "model_unavailable", "", ""}, says: "no usable backend"},
 		"an Only on a lost backend": {body: `{"model":"ns/held"}`, want: told{503, "model_unavailable", "", ""}},
 	}
 	for name, tc := range cases {
@@ -64,6 +65,9 @@ func TestBadRequestsMeetNoBackend(t *testing.T) {
 			}
 			if tc.param != "" && !strings.Contains(got.body, `"param":"`+tc.param+`"`) {
 				t.Errorf("body %s, want the parameter %q", got.body, tc.param)
+			}
+			if !strings.Contains(got.body, tc.says) {
+				t.Errorf("body %s, want %q in it", got.body, tc.says)
 			}
 			if u.count() != 0 {
 				t.Error("a backend was asked")
@@ -86,6 +90,8 @@ func TestBodiesAreSentByteForByte(t *testing.T) {
 		"numbers, escapes and unknown fields": {rest: numbers},
 		"a large one":                         {rest: large},
 		"gzip":                                {rest: numbers, encode: zipped, header: []string{"Content-Encoding", "gzip"}},
+		"gzip by its old name":                {rest: numbers, encode: zipped, header: []string{"Content-Encoding", "X-Gzip"}},
+		"no coding, by its name":              {rest: numbers, header: []string{"Content-Encoding", "identity"}},
 		"zstd":                                {rest: numbers, encode: zstded, header: []string{"Content-Encoding", "zstd"}},
 	}
 	for name, tc := range cases {
