@@ -128,9 +128,9 @@ func TestUnpackedBodiesSpendTheBudget(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	body := w.EncodeAll([]byte(`{"model":"ns/m","x":"`+strings.Repeat("x", 1<<20)+`"}`), nil)
+	body := w.EncodeAll([]byte(`{"model":"ns/m","x":"`+strings.Repeat("x", 1<<16)+`"}`), nil)
 	b := newBubble(t, []string{oneToken}, func(*table.Route) {})
-	b.proxy.memory.limit = 1 << 20
+	b.proxy.memory.limit = 1 << 16
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
@@ -144,14 +144,17 @@ func TestUnpackedBodiesSpendTheBudget(t *testing.T) {
 }
 
 func TestSniffReadsUntilTheShapeIsThere(t *testing.T) {
-	const stream = "Text/Event-Stream; charset=utf-8"
+	const (
+		stream = "Text/Event-Stream; charset=utf-8"
+		room   = 64
+	)
 	for name, tc := range map[string]struct {
 		body, header string
 		want         openai.Shape
 		wantBody     string // but for blanks before it
 	}{
 		"an object":                          {`{"a":1}`, stream, openai.ShapeJSON, `{"a":1}`},
-		"an object behind blank lines":       {strings.Repeat("\r\n", readSize) + `{"a":1}`, "", openai.ShapeJSON, `{"a":1}`},
+		"an object behind blank lines":       {strings.Repeat("\r\n", room) + `{"a":1}`, "", openai.ShapeJSON, `{"a":1}`},
 		"an object behind a mark":            {"\ufeff {", "", openai.ShapeJSON, "{"},
 		"a field":                            {"data: 1\n", "application/json", openai.ShapeSSE, "data: 1\n"},
 		"a comment":                          {": 1\n", "", openai.ShapeSSE, ": 1\n"},
@@ -160,11 +163,11 @@ func TestSniffReadsUntilTheShapeIsThere(t *testing.T) {
 		"HTML by the name of a stream":       {"<html>", stream, openai.ShapeOther, "<html>"},
 		"nothing by the name of a stream":    {"", stream, openai.ShapeOther, ""},
 		"half a field":                       {"da", "", openai.ShapeOther, "da"},
-		"a mark and nothing but blanks":      {"\ufeff" + strings.Repeat(" ", 2*readSize), "", openai.ShapeOther, "\ufeff" + strings.Repeat(" ", 2*readSize)},
+		"a mark and nothing but blanks":      {"\ufeff" + strings.Repeat(" ", 2*room), "", openai.ShapeOther, "\ufeff" + strings.Repeat(" ", 2*room)},
 	} {
 		for way, body := range map[string]io.Reader{"at once": strings.NewReader(tc.body), "byte by byte": iotest.OneByteReader(strings.NewReader(tc.body))} {
 			t.Run(name+", "+way, func(t *testing.T) {
-				prefix, shape, err := sniff(body, make([]byte, readSize), http.Header{"Content-Type": {tc.header}})
+				prefix, shape, err := sniff(body, make([]byte, room), http.Header{"Content-Type": {tc.header}})
 				rest, _ := io.ReadAll(body)
 				if got := strings.TrimLeft(string(prefix)+string(rest), blank); shape != tc.want || got != tc.wantBody || err != nil && err != io.EOF {
 					t.Errorf("shape %d of %.40q, %v; want %d of %.40q", shape, got, err, tc.want, tc.wantBody)
@@ -211,5 +214,18 @@ func TestPromptsAreMeasuredWhereTheyAreWords(t *testing.T) {
 				t.Errorf("%d tokens, want %d", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestCallerThatLeftIsNotRefused(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	x := &exchange{r: (&http.Request{}).WithContext(ctx)}
+	refusal := &openai.Error{Code: openai.CodeForbidden}
+	if f := x.refused(refusal); f.gone || f.err != refusal {
+		t.Errorf("one who waits: %+v", f)
+	}
+	leave()
+	if f := x.refused(refusal); !f.gone {
+		t.Errorf("one who left: %+v", f)
 	}
 }

@@ -28,6 +28,14 @@ func TestStreamThatIsAssembledHasTheLimitOfABody(t *testing.T) {
 	}
 }
 
+func TestAnswerOverTheLimitIsToldFromABrokenOne(t *testing.T) {
+	r := newRig(t, newRoute(says(t, status(200, "", whole+strings.Repeat(" ", 5000)))), func(c *proxy.Config) { c.MaxAnswer = 1000 })
+	if got := r.post(unary); got.status != 502 {
+		t.Errorf("status %d, body %s", got.status, got.body)
+	}
+	waitFor(t, func() bool { return strings.Contains(r.log.String(), "larger than the limit") })
+}
+
 // A write deadline stays with its connection. What comes on it later, of whatever kind, must not meet an old one.
 func TestDeadlineOfAnAnswerDoesNotFallIntoTheNext(t *testing.T) {
 	const timeout = 100 * time.Millisecond

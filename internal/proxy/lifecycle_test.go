@@ -359,6 +359,16 @@ func TestHintIsFollowedAndAnswered(t *testing.T) {
 	}
 }
 
+func TestPinsEndWithTheirTime(t *testing.T) {
+	for left, want := range map[time.Duration]string{time.Hour: "b", -time.Second: "a"} {
+		route := newRoute(says(t, status(200, "", whole)), says(t, status(200, "", whole)))
+		route.Pins = []table.Pin{{Name: "p", Backend: "b", Mode: table.PinOnly, ExpiresAt: time.Now().Add(left)}}
+		if got := newRig(t, route).post(unary); got.header.Get("X-Spillway-Backend") != want {
+			t.Errorf("%s left: header %v", left, got.header)
+		}
+	}
+}
+
 type authorizer func() *openai.Error
 
 func (f authorizer) Authorize(context.Context, http.Header, *table.Route) (string, *openai.Error) {
