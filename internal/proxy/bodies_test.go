@@ -169,7 +169,7 @@ func TestSniffReadsUntilTheShapeIsThere(t *testing.T) {
 			t.Run(name+", "+way, func(t *testing.T) {
 				prefix, shape, err := sniff(body, make([]byte, room), http.Header{"Content-Type": {tc.header}})
 				rest, _ := io.ReadAll(body)
-				if got := strings.TrimLeft(string(prefix)+string(rest), blank); shape != tc.want || got != tc.wantBody || err != nil && err != io.EOF {
+				if got := strings.TrimLeft(string(prefix)+string(rest), blank); shape != tc.want || got != tc.wantBody || err != nil && !errors.Is(err, io.EOF) {
 					t.Errorf("shape %d of %.40q, %v; want %d of %.40q", shape, got, err, tc.want, tc.wantBody)
 				}
 			})
