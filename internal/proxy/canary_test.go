@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -258,15 +257,10 @@ func TestNothingOfABackendsMisdeedGetsOut(t *testing.T) {
 }
 
 func TestNothingOfABackendThatIsNotReachedGetsOut(t *testing.T) {
-	refusing, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nobody := refusing.Addr().String()
-	_ = refusing.Close()
+	nobody := closedPort(t)
 	plain := says(t, status(200, "", canaryWhole))
 	cases := map[string]func(b *table.Backend){
-		"refused":                      func(b *table.Backend) { b.BaseURL = "http://" + nobody },
+		"refused":                      func(b *table.Backend) { b.BaseURL = nobody },
 		"no such host":                 func(b *table.Backend) { b.BaseURL = "http://" + canaryHost },
 		"an address that is forbidden": func(b *table.Backend) { b.BaseURL = "http://" + canaryLinkLocal },
 		"no TLS there":                 func(b *table.Backend) { b.BaseURL = strings.Replace(plain.url(), "http", "https", 1) },

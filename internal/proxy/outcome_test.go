@@ -211,15 +211,20 @@ func TestStreamsThatNeverBeginAreFailedAttempts(t *testing.T) {
 	}
 }
 
-// closedPort is an address that refuses connections.
+// closedPort is an address that refuses connections. It is that of a connection, so that nobody else comes to listen there.
 func closedPort(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = ln.Close()
-	return "http://" + ln.Addr().String() + "/v1"
+	defer ln.Close()
+	conn, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return "http://" + conn.LocalAddr().String() + "/v1"
 }
 
 func TestBackendsThatCannotBeReached(t *testing.T) {
@@ -290,10 +295,15 @@ func TestExhaustedChains(t *testing.T) {
 		"one down": {answers: []string{status(500, "", `{}`)}, want: told{502, "upstream_error", "", ""}, says: "the backend a failed"},
 		"refused without a wish: the time until the first breaker lets somebody through": {answers: []string{status(500, "", `{}`), status(429, "", `{}`)},
 			want: told{503, "backend_saturated", "60", ""}},
-		"too small at last: that answer, whatever came before": {answers: []string{status(500, "", `{}`), status(400, "", `{"error":{"message":"b","code":"context_length_exceeded"}}`)},
-			want: told{400, "context_length_exceeded", "", "false"}, says: `"message":"b"`},
-		"too small at first: what the last one ended in": {answers: []string{status(400, "", `{"error":{"message":"a","code":"context_length_exceeded"}}`), status(500, "", `{}`)},
-			want: told{502, "upstream_error", "", ""}, tried: `"attempts":[{"backend":"a","class":"too_long"},{"backend":"b","class":"failed"}]`},
+		"D8 a window too small at last: what the first one ended in": {answers: []string{status(500, "", `{}`), status(400, "", `{"error":{"message":"b","code":"context_length_exceeded"}}`)},
+			want: told{502, "upstream_error", "", ""}, says: "all backends failed; the first one, a, failed",
+			tried: `"attempts":[{"backend":"a","class":"failed"},{"backend":"b","class":"too_long"}]`},
+		"D8 the same behind one that throttles: its caller comes again": {answers: []string{throttled(7), status(400, "", `{"error":{"message":"b","code":"context_length_exceeded"}}`)},
+			want: told{429, "backend_saturated", "7", ""}, says: "the first one, a, has no capacity now"},
+		"D8 and one that fails behind it": {answers: []string{throttled(7), status(400, "", `{"error":{"message":"b","code":"context_length_exceeded"}}`), status(500, "", `{}`)},
+			want: told{503, "backend_saturated", "7", ""}, says: "the first one, a, has no capacity now"},
+		"D8 too small at first: that answer": {answers: []string{status(400, "", `{"error":{"message":"a","code":"context_length_exceeded"}}`), status(500, "", `{}`)},
+			want: told{400, "context_length_exceeded", "", "false"}, says: `"message":"a"`},
 		"all too small: the first such answer": {
 			answers: []string{status(400, "", `{"error":{"message":"a","code":"context_length_exceeded"}}`), status(400, "", `{"error":{"message":"b","code":"context_length_exceeded"}}`)},
 			want:    told{400, "context_length_exceeded", "", "false"}, says: `"message":"a"`},

@@ -51,27 +51,35 @@ func rejection(backend *table.Backend, o *Outcome) *failure {
 		Message: "backend " + backend.Name + " rejected the request"}}
 }
 
-// exhausted is what the caller gets when no backend is left: what the last one tried ended in, or why none was tried.
+// exhausted is what the caller gets when no backend is left: what the decisive attempt ended in, or why none was made.
 func (x *exchange) exhausted() *failure {
 	if len(x.trail) == 0 {
 		return failed(x.untried())
 	}
-	last := &x.trail[len(x.trail)-1]
-	if last.outcome.Class == TooLong {
-		for i := range x.trail {
-			if first := &x.trail[i]; first.outcome.Class == TooLong {
-				return rejection(first.backend, &first.outcome)
-			}
-		}
+	t := x.decisive()
+	if t.outcome.Class == TooLong {
+		return rejection(t.backend, &t.outcome)
 	}
-	e := &openai.Error{Code: last.outcome.code(), Attempts: x.notes(), Message: x.exhaustedMessage(last)}
-	if last.outcome.saturation() {
+	e := &openai.Error{Code: t.outcome.code(), Attempts: x.notes(), Message: x.exhaustedMessage(t)}
+	if t.outcome.saturation() {
 		e.RetryAfter = x.retryAfter()
 		if x.allThrottled() {
 			e.Status = http.StatusTooManyRequests
 		}
 	}
 	return failed(e)
+}
+
+// decisive is the attempt whose end the caller is told: the last one. Where a window was too small for the prompt it is the first:
+// no caller is to shorten a prompt because of a fallback that it never asked for, while the backend that it did ask for is merely
+// busy.
+func (x *exchange) decisive() *tried {
+	for i := range x.trail {
+		if x.trail[i].outcome.Class == TooLong {
+			return &x.trail[0]
+		}
+	}
+	return &x.trail[len(x.trail)-1]
 }
 
 // untried is for a plan that led to no attempt.
@@ -131,25 +139,30 @@ func (x *exchange) retryAfter() time.Duration {
 	return smallest
 }
 
-// allThrottled says whether every backend that was tried said 429.
+// allThrottled says whether every backend that was tried, and whose window is large enough, said 429.
 func (x *exchange) allThrottled() bool {
 	for i := range x.trail {
-		if x.trail[i].outcome.Status != http.StatusTooManyRequests {
+		if o := &x.trail[i].outcome; o.Class != TooLong && o.Status != http.StatusTooManyRequests {
 			return false
 		}
 	}
 	return true
 }
 
-// exhaustedMessage names the last backend, or says that all failed where there was more than one.
-func (x *exchange) exhaustedMessage(last *tried) string {
-	says := rules[last.outcome.Class].says
+// exhaustedMessage names the backend of the decisive attempt, and says that all failed where there was more than one.
+func (x *exchange) exhaustedMessage(t *tried) string {
+	says := rules[t.outcome.Class].says
 	for i := range x.trail {
-		if x.trail[i].backend.Name != last.backend.Name {
-			return "all backends failed; the last one, " + last.backend.Name + ", " + says
+		if x.trail[i].backend.Name == t.backend.Name {
+			continue
 		}
+		which := "last"
+		if t == &x.trail[0] {
+			which = "first"
+		}
+		return "all backends failed; the " + which + " one, " + t.backend.Name + ", " + says
 	}
-	return "the backend " + last.backend.Name + " " + says
+	return "the backend " + t.backend.Name + " " + says
 }
 
 func (x *exchange) deadlineError() *openai.Error {
