@@ -162,7 +162,7 @@ func hasEncoded(body []byte) bool {
 
 // words is how many bytes of a body are words: an escaped letter is about two, and what is encoded none.
 func words(body []byte) int64 {
-	n := len(body) - 4*bytes.Count(body, []byte(`\u`))
+	n := len(body)
 	if hasEncoded(body) {
 		for text := range bytes.SplitSeq(body, []byte{'"'}) {
 			if len(text) >= 1024 && !slices.ContainsFunc(text, func(c byte) bool { return c <= ' ' || c > '~' || c == '\\' }) {
@@ -170,7 +170,8 @@ func words(body []byte) int64 {
 			}
 		}
 	}
-	return int64(n)
+	// Of an escaped letter's six bytes a third is left, and no less of a text that merely looks like many of them ("\\user").
+	return int64(max(n-4*bytes.Count(body, []byte(`\u`)), n/3))
 }
 
 // isBatch says whether the request carries many prompts, each of which has a window of its own, or numbers instead of words.

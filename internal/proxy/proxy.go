@@ -135,7 +135,8 @@ func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, endpoint string, 
 	p.limitWriting(w)
 	code := openai.WriteError(w, e)
 	p.cfg.Metrics.Route(nil).Request(endpoint, code)
-	line := telemetry.Access{RequestID: id, Endpoint: endpoint, Code: code, Error: string(e.Code), TraceID: span.TraceID()}
+	line := telemetry.Access{RequestID: id, Endpoint: endpoint, Code: code, Error: string(e.Code), TraceID: span.TraceID(),
+		BytesOut: int64(len(e.AppendJSON(nil)))}
 	p.cfg.AccessLog.Write(p.cfg.Now(), &line)
 	span.End(time.Now(), "", &line)
 }

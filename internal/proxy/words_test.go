@@ -15,6 +15,8 @@ func TestWords(t *testing.T) {
 		"plain text":                {words: prose},
 		"letters as they are":       {words: strings.Repeat("п", 900)},
 		"escaped letters":           {others: strings.Repeat(`\u043f`, 900), want: 1800},
+		"escaped backslashes":       {others: strings.Repeat(`\\u`, 900), want: 900},
+		"those beside an image":     {words: `;base64,`, others: `"` + picture + `"` + strings.Repeat(`\\u`, 900), want: (2+2700+8)/3 - 8},
 		"an image":                  {words: `{"url":"";base64,` + prose, others: `"data:image/png;base64,` + picture + `"`, want: 2},
 		"sound":                     {words: `"input_audio"`, others: `"` + picture + `"`, want: 2},
 		"an escaped text behind it": {words: `;base64,"` + strings.Repeat(`\n`, 900), others: ""},
