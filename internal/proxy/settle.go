@@ -70,9 +70,9 @@ func (x *exchange) exhausted() *failure {
 	return failed(e)
 }
 
-// decisive is the attempt whose end the caller is told: the last one. Where a window was too small for the prompt it is the first:
-// no caller is to shorten a prompt because of a fallback that it never asked for, while the backend that it did ask for is merely
-// busy.
+// decisive is the attempt whose end the caller is told: the last one. Where a window was too small for the prompt it is the
+// first: no caller is to shorten a prompt because of a fallback that it never asked for, while the backend that it did ask for is
+// merely busy (docs/adr/0011).
 func (x *exchange) decisive() *tried {
 	for i := range x.trail {
 		if x.trail[i].outcome.Class == TooLong {
