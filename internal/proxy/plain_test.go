@@ -305,7 +305,7 @@ func TestPlainClosesAConnectionThatComesTooLate(t *testing.T) {
 	}
 	u.release(false)
 	close(late)
-	if _, err := theirs.Read(make([]byte, 1)); err != io.EOF {
+	if _, err := theirs.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the connection was left open: %v", err)
 	}
 }

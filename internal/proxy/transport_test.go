@@ -136,7 +136,7 @@ func TestWriteThatFailsWaitsForTheReader(t *testing.T) {
 					tc.meanwhile(c, reads)
 				}()
 				began := time.Now()
-				if _, err := c.Write(nil); err != errUnwritable || time.Since(began) != tc.want {
+				if _, err := c.Write(nil); !errors.Is(err, errUnwritable) || time.Since(began) != tc.want {
 					t.Errorf("error %v after %s, want it after %s", err, time.Since(began), tc.want)
 				}
 				synctest.Wait()

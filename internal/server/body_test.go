@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -87,7 +88,7 @@ func TestDeadlinesOfABody(t *testing.T) {
 				}
 				_, err := b.Read(make([]byte, 1))
 				b.arm()
-				if err != io.EOF || !conn.last.IsZero() {
+				if !errors.Is(err, io.EOF) || !conn.last.IsZero() {
 					t.Errorf("behind the end (%v) the deadline is %v", err, conn.last)
 				}
 			})
