@@ -155,6 +155,7 @@ func (j *joined) value() *string {
 // partialChoice is one choice while its chunks come in.
 type partialChoice struct {
 	index                                          int
+	streamed                                       bool // deltas have said something: some servers put the whole message beside or behind them
 	role, finish                                   string
 	content, reasoning, reasoningContent, refusals joined
 	details, annotations, images                   List
@@ -175,11 +176,24 @@ func (c *partialChoice) add(in *chunkChoice) {
 		c.logprobs.Content = append(c.logprobs.Content, in.Logprobs.Content...)
 		c.logprobs.Refusal = append(c.logprobs.Refusal, in.Logprobs.Refusal...)
 	}
-	for _, d := range []*delta{in.Delta, in.Message} {
-		if d != nil {
-			c.addDelta(d)
+	if in.Delta != nil {
+		c.streamed = c.streamed || in.Delta.says()
+		c.addDelta(in.Delta)
+	}
+	if in.Message != nil && !c.streamed {
+		c.addDelta(in.Message)
+	}
+}
+
+// says reports whether a delta carries anything that a model generates.
+func (d *delta) says() bool {
+	for _, t := range [...]text{d.Content, d.Reasoning, d.ReasoningContent, d.Refusal} {
+		if t.thinking != nil || t.value != nil && *t.value != "" {
+			return true
 		}
 	}
+	lists := len(d.ReasoningDetails) + len(d.Annotations) + len(d.Images) + len(d.ToolCalls)
+	return lists > 0 || d.FunctionCall != nil || d.Audio != nil
 }
 
 func (c *partialChoice) addDelta(d *delta) {

@@ -154,6 +154,26 @@ func TestAssembler(t *testing.T) {
 			`{"object":"chat.completion","model":"","choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":null},` +
 				`{"index":1,"message":{"role":"assistant","content":"bc"},"logprobs":{"content":[{"token":"b"},{"token":"c"}]},"finish_reason":"length"}]}`,
 		},
+		"a message beside the deltas says the same again": {
+			[]string{
+				`{"choices":[{"delta":{"role":"assistant","content":"a"},"message":{"role":"assistant","content":"a"}}]}`,
+				`{"choices":[{"delta":{"content":"b"},"message":{"role":"assistant","content":"ab"}}]}`,
+				`{"choices":[{"delta":{"role":"assistant","content":""},"message":{"role":"assistant","content":"ab"},"finish_reason":"stop"}]}`,
+			},
+			`{"object":"chat.completion","model":"","choices":[{"index":0,"message":{"role":"assistant","content":"ab"},"finish_reason":"stop"}]}`,
+		},
+		"and so does one behind them": {
+			[]string{chunk(`{"reasoning_content":"Ok"}`), chunk(`{"content":"a"}`), `{"choices":[{"message":{"content":"a","reasoning_content":"Ok"},"finish_reason":"stop"}]}`},
+			whole(`{"role":"assistant","content":"a","reasoning_content":"Ok"}`, `"stop"`),
+		},
+		"but not where the delta is empty": {
+			[]string{`{"choices":[{"delta":{"role":"assistant","content":"","tool_calls":[]},"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}]}`},
+			`{"object":"chat.completion","model":"","choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}]}`,
+		},
+		"messages in place of deltas": {
+			[]string{`{"choices":[{"message":{"content":"a"}}]}`, `{"choices":[{"delta":{},"message":{"content":"b"}}]}`},
+			`{"object":"chat.completion","model":"","choices":[{"index":0,"message":{"role":"assistant","content":"ab"},"finish_reason":null}]}`,
+		},
 		"a whole completion is taken as it is": {
 			[]string{whole(`{"role":"assistant","content":"a","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]}`, `"stop"`)},
 			whole(`{"role":"assistant","content":"a","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]}`, `"stop"`),
