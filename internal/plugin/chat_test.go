@@ -102,6 +102,16 @@ func TestChat(t *testing.T) {
 			wantOut: "Paris\n",
 			wantErr: "[0s] asking\nHm.\n\nthe server answered, first token after 0s\n",
 		},
+		"messages that say again what the deltas have said": {
+			server: scripted{status: 200, contentType: sse,
+				body: "data: {\"choices\":[{\"delta\":{\"reasoning_content\":\"Hm.\"},\"message\":{\"reasoning_content\":\"Hm.\"}}]}\n\n" +
+					"data: {\"choices\":[{\"delta\":{\"content\":\"Par\"},\"message\":{\"content\":\"Par\"}}]}\n\n" +
+					"data: {\"choices\":[{\"delta\":{\"content\":\"is\"},\"message\":{\"content\":\"Paris\"}}]}\n\n" +
+					"data: {\"choices\":[{\"message\":{\"content\":\"Paris\",\"reasoning_content\":\"Hm.\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"},
+			served:  true,
+			wantOut: "Paris\n",
+			wantErr: "[0s] asking\nHm.\n\nthe server answered, first token after 0s\n",
+		},
 		"an error with its status": {
 			server: scripted{status: 503, contentType: "application/json", header: http.Header{"Retry-After": {"30"}},
 				body: `{"error":{"message":"all backends are busy","code":"backend_saturated","attempts":[{"backend":"tower","class":"Saturated"},{"backend":"hosted","class":"Refused"}]}}`},

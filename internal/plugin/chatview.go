@@ -37,6 +37,10 @@ type chatView struct {
 	now      func() time.Time
 	began    time.Time
 
+	whole stream.Assembler // of the turn: only it knows which words are new
+
+	reasoning, reasoningContent, content, refusal seen
+
 	answer    strings.Builder
 	shown     string // the state line
 	thinking  bool   // reasoning was written last
@@ -68,17 +72,28 @@ func (v *chatView) event(e stream.Event) {
 	if json.Unmarshal(e.Data, &told) == nil && told.Usage != nil {
 		v.completed = told.Usage.CompletionTokens
 	}
-	var one stream.Assembler
-	if one.Add(e.Data) != nil {
+	if v.whole.Add(e.Data) != nil {
 		return // not ours to judge: the reader has accepted it
 	}
-	piece, err := one.Completion()
+	soFar, err := v.whole.Completion()
 	if err != nil {
 		return
 	}
-	m := &piece.Choices[0].Message
-	v.think(cmp.Or(ptr.Deref(m.Reasoning, ""), ptr.Deref(m.ReasoningContent, "")))
-	v.say(m.Text() + ptr.Deref(m.Refusal, ""))
+	m := &soFar.Choices[0].Message
+	reasoning, other := v.reasoning.rest(m.Reasoning), v.reasoningContent.rest(m.ReasoningContent)
+	v.think(cmp.Or(reasoning, other))
+	v.say(v.content.rest(m.Content) + v.refusal.rest(m.Refusal))
+}
+
+// seen is how much of a text that grows has been shown, in bytes.
+type seen int
+
+// rest returns what has not.
+func (s *seen) rest(text *string) string {
+	whole := ptr.Deref(text, "")
+	from := min(int(*s), len(whole))
+	*s = seen(len(whole))
+	return whole[from:]
 }
 
 func (v *chatView) heartbeat(h *stream.Heartbeat) {
