@@ -231,8 +231,8 @@ func (c *partialChoice) addAudio(in *Audio) {
 }
 
 // tool finds the call that a fragment belongs to, or begins a new one. Servers exist that leave the index out, or give
-// every call the same: a fragment with another id always begins a new call, and so does one without an id that names
-// another function; one that tells nothing of its own goes to the latest.
+// every call the same, or every fragment an id of its own: one with another id begins a new call where it has a name or
+// no index, and so does one without an id that names another function; one that tells nothing of its own goes to the latest.
 func (c *partialChoice) tool(f *toolFragment) *partialTool {
 	if t := c.begun(f); t != nil {
 		return t
@@ -245,8 +245,9 @@ func (c *partialChoice) tool(f *toolFragment) *partialTool {
 	return t
 }
 
-// begun is the call that a fragment says it belongs to, or nil.
+// begun is the call that a fragment says it belongs to, or nil. By its index alone that is the latest one with it.
 func (c *partialChoice) begun(f *toolFragment) *partialTool {
+	var byIndex *partialTool
 	for _, t := range slices.Backward(c.tools) {
 		switch {
 		case !t.sharesIndex(f):
@@ -255,9 +256,11 @@ func (c *partialChoice) begun(f *toolFragment) *partialTool {
 			return nil
 		case f.ID == "" || f.ID == t.id || f.Index != nil && t.id == "":
 			return t
+		case byIndex == nil && f.Index != nil && f.Function.Name == "":
+			byIndex = t
 		}
 	}
-	return nil
+	return byIndex
 }
 
 func (c *partialChoice) whole() Choice {

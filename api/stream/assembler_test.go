@@ -96,6 +96,14 @@ func TestAssembler(t *testing.T) {
 			[]string{chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"1"}}]}`), chunk(`{"tool_calls":[{"index":0,"id":"b","function":{"name":"f","arguments":"2"}}]}`), chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"arguments":"3"}}]}`)},
 			whole(`{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"13"}},{"id":"b","type":"function","function":{"name":"f","arguments":"2"}}]}`, `null`),
 		},
+		"a new id in each fragment, where the index stays and the name is not told again": {
+			[]string{
+				chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]}`), chunk(`{"tool_calls":[{"index":0,"id":"b","function":{"name":null,"arguments":"1"}}]}`),
+				chunk(`{"tool_calls":[{"index":1,"id":"c","function":{"name":"f","arguments":""}}]}`), chunk(`{"tool_calls":[{"index":1,"id":"d","function":{"name":"","arguments":"3"}}]}`),
+				chunk(`{"tool_calls":[{"index":0,"id":"e","function":{"arguments":"2"}}]}`),
+			},
+			whole(`{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"12"}},{"id":"c","type":"function","function":{"name":"f","arguments":"3"}}]}`, `null`),
+		},
 		"an id with a name, both repeated": {
 			[]string{chunk(`{"tool_calls":[{"id":"a","function":{"name":"f","arguments":"1"}}]}`), chunk(`{"tool_calls":[{"id":"a","function":{"name":"f","arguments":"2"}}]}`)},
 			whole(`{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"12"}}]}`, `null`),
