@@ -162,6 +162,10 @@ func TestAssembler(t *testing.T) {
 			`{"object":"chat.completion","model":"","choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":null},` +
 				`{"index":1,"message":{"role":"assistant","content":"bc"},"logprobs":{"content":[{"token":"b"},{"token":"c"}]},"finish_reason":"length"}]}`,
 		},
+		"log probabilities of another form do not cost the answer": {
+			[]string{`{"choices":[{"delta":{"content":"a"},"logprobs":-0.25}]}`, `{"choices":[{"delta":{"content":"b"},"logprobs":{"content":5,"tokens":["b"]}}]}`, `{"choices":[{"delta":{"content":"c"},"logprobs":[]}]}`},
+			`{"object":"chat.completion","model":"","choices":[{"index":0,"message":{"role":"assistant","content":"abc"},"logprobs":{},"finish_reason":null}]}`,
+		},
 		"a message beside the deltas says the same again": {
 			[]string{
 				`{"choices":[{"delta":{"role":"assistant","content":"a"},"message":{"role":"assistant","content":"a"}}]}`,

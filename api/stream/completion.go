@@ -94,6 +94,14 @@ type Logprobs struct {
 	Refusal []json.RawMessage `json:"refusal,omitempty"`
 }
 
+// UnmarshalJSON takes an object with lists. What is of another form, as one number beside each piece, says nothing.
+func (l *Logprobs) UnmarshalJSON(b []byte) error {
+	var lists struct{ Content, Refusal List }
+	_ = json.Unmarshal(b, &lists) // it is JSON, and an answer is not worth less for it
+	*l = Logprobs{lists.Content, lists.Refusal}
+	return nil
+}
+
 // List is a list whose entries are the server's own. What is no list is an empty one.
 type List []json.RawMessage
 
