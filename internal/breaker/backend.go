@@ -62,6 +62,7 @@ type backend struct {
 	since          time.Time           // wall
 	// listedUntil keeps a closed breaker, or a cleared count, in the records so that the peers hear of it.
 	listedUntil time.Duration
+	reported    bool // the last Records named it, and so the peers may hold it
 
 	// lastEndpoint is the dialect that last failed, here or in the report that was adopted.
 	lastEndpoint string
@@ -159,15 +160,15 @@ func (r *Registry) refresh(b *backend, now time.Duration) {
 // updateActivity notes whether the breaker is calm, and whether Records, Run and refresh must still visit it.
 func (r *Registry) updateActivity(b *backend, now time.Duration) {
 	b.calm.Store(!b.gone && r.isCalm(b))
-	idle := b.calm.Load() && !r.listed(b, now) && len(b.jobs) == 0 && len(b.wanted) == 0
+	idle := b.calm.Load() && !r.listed(b, now) && !b.reported && len(b.jobs) == 0 && len(b.wanted) == 0
 	if !idle && !b.gone {
 		r.active[b] = struct{}{}
 		return
 	}
 	delete(r.active, b)
 	if !r.reportedByPeers(b) {
-		// An absence from the reports says nothing. A breaker that left them starts over, as in a proxy that never knew
-		// it: else a newcomer's first epoch would be taken for old news.
+		// An absence from the reports says nothing. A breaker that left them all, one's own too, starts over, as in a proxy
+		// that never knew it: else a newcomer's first epoch would be taken for old news.
 		b.epoch, b.lastGood, b.origin, b.merged = 0, 0, "", nil
 	}
 }

@@ -293,8 +293,10 @@ func (r *Registry) Records() []Record {
 	var records []Record
 	for _, b := range r.sortedActive() {
 		r.refresh(b, now)
-		if r.listed(b, now) {
+		if b.reported = r.listed(b, now); b.reported {
 			records = append(records, b.record(now))
+		} else {
+			r.updateActivity(b, now)
 		}
 	}
 	return records

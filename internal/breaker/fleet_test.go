@@ -265,6 +265,35 @@ func TestFleet(t *testing.T) {
 					f.t.Errorf("reports %+v", got)
 				}
 			}, want: closedView},
+		"an opening is news, too, while one's own report still tells of what the others have let go of": {
+			do: func(f *fleet) {
+				f.pods[0].ends("a", 1, Result{Kind: Misconfigured})
+				f.tell(0)
+				f.pods[0].admit("a", chat, LastResort).Done(Result{Kind: Success})
+				f.tell(0)
+				f.tell(1)
+				f.clock.pass(failCooldown)
+				f.tell(1)
+				f.pods[0].ends("a", 1, Result{Kind: Refused, RetryAfter: time.Minute})
+				f.tell(0)
+				f.tell(1)
+				if got := f.pods[0].view("a"); got.State != Open {
+					f.t.Errorf("closed again by old news: %+v", got)
+				}
+			}, want: openView(ReasonRefused, time.Minute)},
+		"and so is a count": {
+			do: func(f *fleet) {
+				f.pods[0].silent("a", 1)
+				f.tell(0)
+				f.pods[0].ends("a", 1, Result{Kind: Success})
+				f.tell(0)
+				f.tell(1)
+				f.clock.pass(satCooldown)
+				f.tell(1)
+				f.pods[0].silent("a", 1)
+				f.tell(0)
+				f.pods[1].silent("a", 1)
+			}, want: openView(ReasonSaturated, satCooldown)},
 		"a pair that is passed over is each proxy's own experience": {
 			do: func(f *fleet) {
 				f.pods[0].admit("a", chat, Normal).Done(Result{Kind: EndpointMissing})
