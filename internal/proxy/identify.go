@@ -162,17 +162,40 @@ func hasEncoded(body []byte) bool {
 
 // words is how many bytes of a body are words: an escaped letter is about two, and what is encoded none.
 func words(body []byte) int64 {
-	n := len(body)
+	n, escaped := len(body), bytes.Count(body, []byte(`\u`))
 	if hasEncoded(body) {
 		for text := range bytes.SplitSeq(body, []byte{'"'}) {
-			if len(text) >= 1024 && !slices.ContainsFunc(text, func(c byte) bool { return c <= ' ' || c > '~' || c == '\\' }) {
+			if isEncoded(text) {
 				n -= len(text)
+				escaped -= bytes.Count(text, []byte(`\u`))
 			}
 		}
 	}
 	// Of an escaped letter's six bytes a third is left, and no less of a text that merely looks like many of them ("\\user").
-	return int64(max(n-4*bytes.Count(body, []byte(`\u`)), n/3))
+	return int64(max(n-4*escaped, n/3))
 }
+
+// isEncoded says whether the inside of a string is long, and without spaces, letters beyond ASCII and escapes other than those of base64.
+func isEncoded(text []byte) bool {
+	if len(text) < 1024 {
+		return false
+	}
+	for i, c := range text {
+		if c <= ' ' || c > '~' || c == '\\' && !escapesBase64(text[i+1:]) {
+			return false
+		}
+	}
+	return true
+}
+
+// escapesBase64 says whether what follows a backslash is a sign of base64, each of which is escaped by some client: PHP's, .NET's, Gson.
+func escapesBase64(rest []byte) bool {
+	return slices.ContainsFunc(base64Escapes[:], func(escape string) bool {
+		return len(rest) >= len(escape) && strings.EqualFold(string(rest[:len(escape)]), escape)
+	})
+}
+
+var base64Escapes = [...]string{"/", "u002b", "u002f", "u003d"}
 
 // isBatch says whether the request carries many prompts, each of which has a window of its own, or numbers instead of words.
 func (x *exchange) isBatch() bool {
