@@ -70,6 +70,8 @@ type Plan struct {
 	Steps []Step
 	// Skipped: those an Only pin filters, then those with too small a window, then those that are open, each in order.
 	Skipped []Skip
+	// First is what leads the order, be it open or not: the backend that the caller asks for. Nil where no backend is left.
+	First *table.Backend
 	// Reason is that of the first step; empty without one.
 	Reason     Why
 	Preference Preference
@@ -188,6 +190,9 @@ func (in *Input) view(b *table.Backend) breaker.View {
 // choose leaves out the open backends while another remains.
 func (p *Plan) choose(in *Input, order []int, why Why) {
 	p.Steps = make([]Step, 0, len(order))
+	if len(order) > 0 {
+		p.First = &in.Route.Chain[order[0]]
+	}
 	var soonest Skip
 	for _, at := range order {
 		b := &in.Route.Chain[at]

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spillway-dev/spillway/internal/breaker"
 	"github.com/spillway-dev/spillway/internal/openai"
 	"github.com/spillway-dev/spillway/internal/plan"
 	"github.com/spillway-dev/spillway/internal/table"
@@ -58,6 +59,9 @@ func (x *exchange) exhausted() *failure {
 	}
 	t := x.decisive()
 	if t.outcome.Class == TooLong {
+		if e := x.passedOver(t.backend); e != nil {
+			return failed(e)
+		}
 		return rejection(t.backend, &t.outcome)
 	}
 	e := &openai.Error{Code: t.outcome.code(), Attempts: x.notes(), Message: x.exhaustedMessage(t)}
@@ -80,6 +84,24 @@ func (x *exchange) decisive() *tried {
 		}
 	}
 	return &x.trail[len(x.trail)-1]
+}
+
+// passedOver is for a window that is too small where the first backend of the order was not asked, being open or full: it is busy, as
+// if it had said so itself. It is nil where the backend that was asked is the first, or the first does not serve the endpoint.
+func (x *exchange) passedOver(asked *table.Backend) *openai.Error {
+	first := x.plan.First
+	view := x.p.cfg.Breakers.View(first.ID, x.path())
+	if first == asked || view.Reason == breaker.ReasonEndpointMissing {
+		return nil
+	}
+	const behind = ", and the context window of what was asked in its place is too small"
+	e := &openai.Error{Code: openai.CodeBackendSaturated, RetryAfter: max(view.Remaining, time.Second), Attempts: x.notes(),
+		Message: "the backend " + first.Name + " is busy" + behind}
+	if !view.Usable && !view.Reason.Saturation() {
+		e.Code, e.Status = openai.CodeUpstreamError, http.StatusServiceUnavailable
+		e.Message = "the backend " + first.Name + " has failed and is being left alone for a while" + behind
+	}
+	return e
 }
 
 // untried is for a plan that led to no attempt.
