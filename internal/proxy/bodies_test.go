@@ -207,6 +207,9 @@ func TestPromptsAreMeasuredWhereTheyAreWords(t *testing.T) {
 		"an image as a source":      {words + `{"type":"base64","data":"AAAA"}`, 1, 0},
 		"sound":                     {words + `{"type":"input_audio"}`, 1, 0},
 		"a file":                    {words + `{"file_data":"AAAA"}`, 1, 0},
+		"an image as a source, too": {words + `{"type": "base64"}`, 1, 0},
+		"an image made before":      {words + `{"type":"image_generation_call","result":"AAAA"}`, 1, 0},
+		"a form of the answer":      {words[26:] + `"encoding_format":"base64"`, 1, 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := &exchange{route: &table.Route{Chain: []table.Backend{{}, {ContextWindow: tc.window}}}, body: []byte(tc.body)}

@@ -143,8 +143,9 @@ func makePlan(x *exchange) *failure {
 	return nil
 }
 
-// encodings mark a body whose bytes are not words: images, sound, files.
-var encodings = [...][]byte{[]byte(";base64,"), []byte(`"base64"`), []byte(`"input_audio"`), []byte(`"file_data"`)}
+// encodings mark a body whose bytes are not words: images, sound, files. An encoding_format that is base64 is that of an answer.
+var encodings = [...][]byte{[]byte(";base64,"), []byte(`"type":"base64"`), []byte(`"type": "base64"`), []byte(`"type" : "base64"`),
+	[]byte(`"input_audio"`), []byte(`"file_data"`), []byte(`"image_generation_call"`)}
 
 // promptTokens is the size of a prompt, as far as its bytes tell. 0 is unknown: it carries more than words, or is not one text, or
 // no backend declares a window to compare with.

@@ -473,12 +473,13 @@ func TestListsAreComparedWithNoWindow(t *testing.T) {
 	embedding := `{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.1]}],"model":"m"}`
 	response := `{"object":"response","status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"x"}]}]}`
 	cases := map[string]struct{ path, field, value, answer, want string }{
-		"texts to embed":          {"/v1/embeddings", "input", "[" + words + `""]`, embedding, "a"},
-		"tokens to embed":         {"/v1/embeddings", "input", "[" + numbers + "1]", embedding, "a"},
-		"one text to embed":       {"/v1/embeddings", "input", `"` + numbers + `"`, embedding, "b"},
-		"prompts":                 {"/v1/completions", "prompt", "[" + words + `""]`, text, "a"},
-		"one prompt":              {"/v1/completions", "prompt", `"` + numbers + `"`, text, "b"},
-		"the items of a response": {"/v1/responses", "input", `[{"role":"user","content":"` + numbers + `"}]`, response, "b"},
+		"texts to embed":                 {"/v1/embeddings", "input", "[" + words + `""]`, embedding, "a"},
+		"tokens to embed":                {"/v1/embeddings", "input", "[" + numbers + "1]", embedding, "a"},
+		"one text to embed":              {"/v1/embeddings", "input", `"` + numbers + `"`, embedding, "b"},
+		"one that is embedded in base64": {"/v1/embeddings", "encoding_format", `"base64","input":"` + numbers + `"`, embedding, "b"},
+		"prompts":                        {"/v1/completions", "prompt", "[" + words + `""]`, text, "a"},
+		"one prompt":                     {"/v1/completions", "prompt", `"` + numbers + `"`, text, "b"},
+		"the items of a response":        {"/v1/responses", "input", `[{"role":"user","content":"` + numbers + `"}]`, response, "b"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
