@@ -102,6 +102,11 @@ func byID(a, b *backend) int { return strings.Compare(string(a.id), string(b.id)
 
 func (b *backend) isOpen() bool { return b.open[failing].on || b.open[saturated].on }
 
+// openForSilence says that nothing but silence holds the breaker open.
+func (b *backend) openForSilence() bool {
+	return b.open[saturated].reason == ReasonSaturated && !b.open[failing].on
+}
+
 func (b *backend) state() State {
 	switch {
 	case !b.isOpen():

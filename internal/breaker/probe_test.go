@@ -308,6 +308,28 @@ func TestAColdModelsToken(t *testing.T) {
 	if got := y.view("a").State; got != Closed {
 		t.Errorf("opened by the silence that the token explains: %s", got)
 	}
+	for name, tc := range map[string]struct {
+		peer Record
+		want State
+	}{
+		"another proxy's silence, together with one's own":      {Record{State: Closed, Saturations: 1}, Closed},
+		"another proxy, for silence":                            {Record{State: Open, Reason: ReasonSaturated, Epoch: 1, Remaining: time.Minute}, Closed},
+		"another proxy, for a refusal":                          {Record{State: Open, Reason: ReasonRefused, Epoch: 1, Remaining: time.Minute}, Open},
+		"another proxy, for the silence of one at its hardware": {Record{State: Open, Reason: ReasonGroupSaturated, Epoch: 1, Remaining: time.Minute}, Open},
+	} {
+		z := newRig(t, "pod", server("a", graceful))
+		z.silent("a", 1)
+		p := left(z)
+		tc.peer.ID = "a"
+		z.r.Adopt("other", []Record{tc.peer})
+		if got := z.view("a").State; got != Open {
+			t.Fatalf("opened by %s: %s", name, got)
+		}
+		token(z, p)
+		if got, rec := z.view("a").State, z.record("a"); got != tc.want || rec.Saturations != 0 {
+			t.Errorf("opened by %s: %s with %d saturations, want %s with none", name, got, rec.Saturations, tc.want)
+		}
+	}
 }
 
 // A breaker that opens between the suspicion and its request makes the request pointless.

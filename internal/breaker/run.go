@@ -229,8 +229,9 @@ func (r *Registry) finish(j *job, res Result, ended error) {
 	r.wakeRun()
 }
 
-// finishColdStart clears what silence counted when the model was but cold. Anything else is no news: the silence has
-// been counted already.
+// finishColdStart clears what silence counted when the model was but cold, and closes what silence alone holds open, whichever
+// proxy's it was: in a fleet, callers of several wait for the same load. Anything else is no news: the silence has been counted
+// already.
 func (r *Registry) finishColdStart(p *Permit, res Result) {
 	b, now := p.backend, r.clock.Monotonic()
 	if b.gone {
@@ -238,7 +239,7 @@ func (r *Registry) finishColdStart(p *Permit, res Result) {
 	}
 	r.refresh(b, now)
 	if res.Kind == Success {
-		if p.generation == b.generation.Load() {
+		if p.generation == b.generation.Load() || b.openForSilence() {
 			r.applySuccess(p, now)
 		} else {
 			r.clearCounts(b, now)
