@@ -98,6 +98,9 @@ func Make(in Input) Plan {
 		why = WhyPinned
 	}
 	order, why = p.fit(&in, order, why)
+	if len(order) > 0 {
+		p.First = &in.Route.Chain[order[0]]
+	}
 	p.choose(&in, order, why)
 	p.judgeHint(&in)
 	return p
@@ -190,9 +193,6 @@ func (in *Input) view(b *table.Backend) breaker.View {
 // choose leaves out the open backends while another remains.
 func (p *Plan) choose(in *Input, order []int, why Why) {
 	p.Steps = make([]Step, 0, len(order))
-	if len(order) > 0 {
-		p.First = &in.Route.Chain[order[0]]
-	}
 	var soonest Skip
 	for _, at := range order {
 		b := &in.Route.Chain[at]
