@@ -132,6 +132,9 @@ func TestAssembler(t *testing.T) {
 			[]string{chunk(`{"audio":{"id":"a","data":"QU","transcript":"h"}}`), chunk(`{"audio":{"data":"JD","transcript":"i","expires_at":5},"function_call":{"name":"f","arguments":"{"}}`), chunk(`{"function_call":{"arguments":"}"}}`)},
 			whole(`{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"},"audio":{"id":"a","data":"QUJD","transcript":"hi","expires_at":5}}`, `null`),
 		},
+		"words that came as numbers": {
+			[]string{chunk(`{"content":"$"}`), chunk(`{"content":0.005}`), chunk(`{"content":true,"reasoning_content":6}`)}, whole(`{"role":"assistant","content":"$0.005true","reasoning_content":"6"}`, `null`),
+		},
 		"content as parts": {
 			[]string{chunk(`{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`)}, whole(`{"role":"assistant","content":"ab"}`, `null`),
 		},
@@ -251,7 +254,7 @@ func TestAssemblerErrors(t *testing.T) {
 	if err := a.Add([]byte(`{"error":{"message":"m","code":"c"}}`)); !errors.As(err, &told) || told.Code != "c" {
 		t.Errorf("an error within the data: %v", err)
 	}
-	for _, bad := range []string{`{`, `hi`, `{"choices":1}`, `{"choices":[{"delta":{"content":1}}]}`} {
+	for _, bad := range []string{`{`, `hi`, `{"choices":1}`, `{"choices":[{"delta":{"content":{}}}]}`} {
 		if err := a.Add([]byte(bad)); err == nil || errors.As(err, &told) {
 			t.Errorf("%s: error %v", bad, err)
 		}

@@ -155,11 +155,17 @@ type part struct {
 
 var errContent = errors.New("stream: content is neither text nor a list of parts")
 
-// UnmarshalJSON takes a string, a list of parts, or null for absent.
+// UnmarshalJSON takes a string, a list of parts, or null for absent. A number or a truth value is a word: some servers take
+// tokens that look like one for one.
 func (t *text) UnmarshalJSON(b []byte) error {
 	var s *string
 	if json.Unmarshal(b, &s) == nil {
 		t.value = s
+		return nil
+	}
+	if b[0] != '[' && b[0] != '{' {
+		literal := string(b)
+		t.value = &literal
 		return nil
 	}
 	var parts []part
