@@ -3,6 +3,7 @@ package stream_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,6 +21,12 @@ const finish = `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`
 func TestAssembler(t *testing.T) {
 	whole := func(message, reason string) string {
 		return `{"id":"c","object":"chat.completion","created":1694268190,"model":"m","choices":[{"index":0,"message":` + message + `,"finish_reason":` + reason + `}]}`
+	}
+	twice := func(index int, member string) string {
+		return fmt.Sprintf(`{"choices":[{"index":%[1]d,"delta":{%[2]s}},{"index":%[1]d,"message":{%[2]s}}]}`, index, member)
+	}
+	once := func(index int, member string) string {
+		return fmt.Sprintf(`{"index":%d,"message":{"role":"assistant","content":null,%s},"finish_reason":null}`, index, member)
 	}
 	for name, tc := range map[string]struct {
 		data []string
@@ -104,6 +111,17 @@ func TestAssembler(t *testing.T) {
 			},
 			whole(`{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"12"}},{"id":"c","type":"function","function":{"name":"f","arguments":"3"}}]}`, `null`),
 		},
+		"a new id in each fragment, where all calls have one index": {
+			[]string{
+				chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"1"}}]}`), chunk(`{"tool_calls":[{"index":0,"id":"b","function":{"name":"g","arguments":"2"}}]}`),
+				chunk(`{"tool_calls":[{"index":0,"id":"c","function":{"arguments":"3"}}]}`),
+			},
+			whole(`{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"1"}},{"id":"b","type":"function","function":{"name":"g","arguments":"23"}}]}`, `null`),
+		},
+		"a new id without an index and a name": {
+			[]string{chunk(`{"tool_calls":[{"id":"a","function":{"arguments":"1"}}]}`), chunk(`{"tool_calls":[{"id":"b","function":{"arguments":"2"}}]}`)},
+			whole(`{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"","arguments":"1"}},{"id":"b","type":"function","function":{"name":"","arguments":"2"}}]}`, `null`),
+		},
 		"an id with a name, both repeated": {
 			[]string{chunk(`{"tool_calls":[{"id":"a","function":{"name":"f","arguments":"1"}}]}`), chunk(`{"tool_calls":[{"id":"a","function":{"name":"f","arguments":"2"}}]}`)},
 			whole(`{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"12"}}]}`, `null`),
@@ -180,6 +198,22 @@ func TestAssembler(t *testing.T) {
 		"and so does one behind them": {
 			[]string{chunk(`{"reasoning_content":"Ok"}`), chunk(`{"content":"a"}`), `{"choices":[{"message":{"content":"a","reasoning_content":"Ok"},"finish_reason":"stop"}]}`},
 			whole(`{"role":"assistant","content":"a","reasoning_content":"Ok"}`, `"stop"`),
+		},
+		"one behind tool calls, too": {
+			[]string{chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]}`), `{"choices":[{"message":{"tool_calls":[{"id":"b","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}`},
+			whole(`{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]}`, `"tool_calls"`),
+		},
+		"one behind thinking, too": {
+			[]string{chunk(`{"content":[{"type":"thinking","thinking":"O"}]}`), `{"choices":[{"message":{"content":[{"type":"thinking","thinking":"O"}]},"finish_reason":"length"}]}`},
+			whole(`{"role":"assistant","content":null,"reasoning_content":"O"}`, `"length"`),
+		},
+		"one behind whatever else a delta says, too": {
+			[]string{
+				twice(0, `"reasoning":"O"`), twice(1, `"reasoning_content":"O"`), twice(2, `"refusal":"N"`), twice(3, `"reasoning_details":[1]`), twice(4, `"annotations":[1]`), twice(5, `"images":[1]`),
+				twice(6, `"function_call":{"name":"f","arguments":"{}"}`), twice(7, `"audio":{"data":"QUJD"}`),
+			},
+			`{"object":"chat.completion","model":"","choices":[` + once(0, `"reasoning":"O"`) + "," + once(1, `"reasoning_content":"O"`) + "," + once(2, `"refusal":"N"`) + "," + once(3, `"reasoning_details":[1]`) + "," +
+				once(4, `"annotations":[1]`) + "," + once(5, `"images":[1]`) + "," + once(6, `"function_call":{"name":"f","arguments":"{}"}`) + "," + once(7, `"audio":{"data":"QUJD"}`) + `]}`,
 		},
 		"but not where the delta is empty": {
 			[]string{`{"choices":[{"delta":{"role":"assistant","content":"","tool_calls":[]},"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}]}`},
