@@ -152,8 +152,10 @@ func TestRunKeepsWhatABrokenFileSaidBefore(t *testing.T) {
 		}
 	}
 
-	must(t, os.Remove(file))
-	must(t, os.Mkdir(file, 0o700)) // not even a file
+	// Not even a file, and from one moment to the next: a file that is gone for longer is one that was deleted.
+	must(t, os.Mkdir(filepath.Join(dir, "folder"), 0o700))
+	must(t, os.Symlink("folder", filepath.Join(dir, "link")))
+	must(t, os.Rename(filepath.Join(dir, "link"), file))
 	write(t, filepath.Join(dir, "b.yaml"), route("three", "m4"))
 	r.waitFor("m1", "m3", "m4")
 	must(t, os.Remove(file))
