@@ -29,6 +29,10 @@ const (
 // codingZstd is the one content coding whose decoder may need much memory.
 const codingZstd = "zstd"
 
+// leastWindow is the window that decoders of zstd have to take over HTTP (RFC 9659), in bytes. Who compresses as it writes asks for
+// 2 MiB and more, however small its body, and the decoder holds windows to its limit for the whole.
+const leastWindow = 8 << 20
+
 // overloadedRetry is when a caller may try again that found the budget for bodies spent.
 const overloadedRetry = time.Second
 
@@ -101,6 +105,9 @@ func (p *Proxy) readZstd(r *http.Request, l *lease) ([]byte, error) {
 	if err != nil {
 		return nil, errDamaged{err}
 	}
+	if int64(len(body)) > p.cfg.MaxBody {
+		return nil, errBodyTooLarge
+	}
 	l.release() // of what was packed
 	if !l.grow(int64(cap(body))) {
 		return nil, errNoMemory
@@ -110,7 +117,7 @@ func (p *Proxy) readZstd(r *http.Request, l *lease) ([]byte, error) {
 
 // newUnpacker makes what decodes bodies up to limit. It works on four at a time at most, whose size no lease covers yet.
 func newUnpacker(limit int64) (*zstd.Decoder, error) {
-	return zstd.NewReader(nil, zstd.WithDecoderMaxMemory(uint64(limit)))
+	return zstd.NewReader(nil, zstd.WithDecoderMaxMemory(uint64(max(limit, leastWindow))))
 }
 
 // readAll reads to the end, growing from size up to limit, so many times at a time; the lease grows with it.

@@ -201,6 +201,29 @@ func TestZstdTakesNoWindow(t *testing.T) {
 	}
 }
 
+// Who compresses as it writes asks for a window of its own choice, however small the body.
+func TestZstdWindowLargerThanTheLimit(t *testing.T) {
+	pack := func(body string) string {
+		var packed bytes.Buffer
+		zw, err := zstd.NewWriter(&packed, zstd.WithWindowSize(8<<20))
+		if err == nil {
+			_, err = zw.Write([]byte(body))
+		}
+		if err = errors.Join(err, zw.Flush(), zw.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return packed.String()
+	}
+	body := `{"model":"ns/m","x":"` + strings.Repeat("x", 10_000) + `"}`
+	r := newRig(t, newRoute(says(t, status(200, "", whole))), func(c *proxy.Config) { c.MaxBody = int64(len(body)) })
+	if got := r.post(pack(body), "Content-Encoding", "zstd"); got.status != 200 {
+		t.Errorf("at the limit: %d %s", got.status, got.body)
+	}
+	if got := r.post(pack(body+" "), "Content-Encoding", "zstd"); got.status != 413 {
+		t.Errorf("over the limit: %d %s", got.status, got.body)
+	}
+}
+
 func TestBodyBudgetIsSharedByAllRequests(t *testing.T) {
 	hold := make(chan struct{})
 	u := newUpstream(t, func(n int, w *wire) {
