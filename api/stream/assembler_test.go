@@ -153,6 +153,9 @@ func TestAssembler(t *testing.T) {
 		"words that came as numbers": {
 			[]string{chunk(`{"content":"$"}`), chunk(`{"content":0.005}`), chunk(`{"content":true,"reasoning_content":6}`)}, whole(`{"role":"assistant","content":"$0.005true","reasoning_content":"6"}`, `null`),
 		},
+		"parts whose other member is empty": {
+			[]string{chunk(`{"content":[{"type":"text","text":"a","thinking":null},{"type":"text","text":"b","thinking":""},{"type":"thinking","text":null,"thinking":"c"}]}`)}, whole(`{"role":"assistant","content":"ab","reasoning_content":"c"}`, `null`),
+		},
 		"content as parts": {
 			[]string{chunk(`{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`)}, whole(`{"role":"assistant","content":"ab"}`, `null`),
 		},

@@ -175,8 +175,10 @@ func (t *text) UnmarshalJSON(b []byte) error {
 	var said, thought joined
 	said.present = len(parts) == 0
 	for _, p := range parts {
-		if p.Thinking == nil {
+		if p.Text != "" || p.Thinking == nil { // the other member may be there, and empty
 			said.add(text{value: &p.Text})
+		}
+		if p.Thinking == nil {
 			continue
 		}
 		var inner text
