@@ -209,11 +209,12 @@ func (rec *Record) count(c class) int {
 	return rec.Failures
 }
 
-// releaseProbe gives the place of a probe back. The breaker stays open with its retryAt.
+// releaseProbe gives the place of a probe back. The breaker stays open with its retryAt, which may have come to be later meanwhile.
 func (r *Registry) releaseProbe(b *backend) {
 	from := b.state()
 	r.clearProbe(b)
 	r.announceProbe(b, from)
+	r.tellExtension(b, r.clock.Monotonic())
 }
 
 // clearProbe forgets the probe that was out. The turns of the proxies begin anew.

@@ -148,11 +148,16 @@ func (r *Registry) extend(b *backend, res Result, now time.Duration) {
 	}
 	b.open[c].until = o.until
 	r.changed(false)
-	if b.retryAt() < b.toldRetryAt+newsDelay || r.groupProbed(b, now) {
+	r.tellExtension(b, now)
+}
+
+// tellExtension gives what has made b's opening longer an epoch, where that makes a difference and no probe is out.
+func (r *Registry) tellExtension(b *backend, now time.Duration) {
+	if !b.isOpen() || b.retryAt() < b.toldRetryAt+newsDelay || r.groupProbed(b, now) {
 		return
 	}
 	r.nextEpoch(b)
-	if c == saturated {
+	if b.leading() == saturated {
 		r.saturateGroup(b)
 	}
 }

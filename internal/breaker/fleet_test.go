@@ -170,6 +170,17 @@ func TestFleet(t *testing.T) {
 				}
 				f.tell(0)
 			}, want: openView(ReasonRefused, time.Minute+5*newsDelay/2)},
+		"one that came while a probe was out travels where that ends without news": {
+			do: func(f *fleet) {
+				late := f.pods[0].admit("a", chat, Normal)
+				f.pods[0].ends("a", 1, Result{Kind: Refused, RetryAfter: time.Minute})
+				f.tell(0)
+				trial := f.pods[0].admit("a", chat, LastResort)
+				f.tell(0)
+				late.Done(Result{Kind: Refused, RetryAfter: 10 * time.Minute})
+				trial.Done(Result{})
+				f.tell(0)
+			}, want: openView(ReasonRefused, 10*time.Minute)},
 		"nor one to a probe, which will know better": {
 			do: func(f *fleet) {
 				late := f.pods[0].admit("a", chat, Normal)
