@@ -109,13 +109,24 @@ func conditionOf(all []metav1.Condition, kind v1alpha1.ConditionType) metav1.Con
 	return metav1.Condition{Type: string(kind), Status: metav1.ConditionUnknown}
 }
 
-// accepted is True when the spec makes sense and no better claim holds the model.
+// accepted is True when the spec makes sense and no better claim holds the model. It names what other routes have a say in.
 func accepted(f *facts) finding {
 	problems := f.Verdict.ProblemsOf(v1alpha1.ConditionAccepted)
 	if len(problems) == 0 {
-		return yes(v1alpha1.ReasonAccepted, "The route is valid and holds its model.")
+		return yes(v1alpha1.ReasonAccepted, "The route is valid and holds its model.%s", lowered(f.Verdict.Backends))
 	}
 	return no(problems[0].Reason, "%s", sentences(problems))
+}
+
+// lowered says which limits are smaller than the route's own, because another route names the same backend with less.
+func lowered(backends []compiler.BackendVerdict) string {
+	var told strings.Builder
+	for i := range backends {
+		for _, l := range backends[i].Lowered {
+			fmt.Fprintf(&told, " Of backend %q, %s is %s, as LLMRoute %s has it for the same backend.", backends[i].Name, l.Field, l.Value, l.Route)
+		}
+	}
+	return told.String()
 }
 
 // resolvedRefs is True when every Secret, ConfigMap and Service that the route names is there and usable.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/spillway-dev/spillway/api/v1alpha1"
 	"github.com/spillway-dev/spillway/internal/compiler"
@@ -35,7 +36,14 @@ func checkCondition(t *testing.T, condition func(*facts) finding, cases map[stri
 }
 
 func TestAccepted(t *testing.T) {
+	shared := input()
+	shared.Verdict.Backends[0].Lowered = []compiler.Lowered{
+		{Field: "saturation.cooldown", Value: "5m", Route: types.NamespacedName{Namespace: "ai", Name: "other"}},
+		{Field: "maxInFlight", Value: "2", Route: types.NamespacedName{Namespace: "ai", Name: "third"}},
+	}
 	checkCondition(t, accepted, map[string]check{
+		"limits that other routes lower": {shared, "True/Accepted", `holds its model. Of backend "tower", saturation.cooldown is 5m, as LLMRoute ai/other has it for the same backend. ` +
+			`Of backend "tower", maxInFlight is 2, as LLMRoute ai/third has it for the same backend.`},
 		"a good spec":                      {input(), "True/Accepted", "holds its model"},
 		"a model that another route holds": {refused(input()), "False/ModelConflict", "spec.model: Route other/winner holds the model."},
 		"a reference that is missing is no fault of the spec": {without(input(), "tower", v1alpha1.ReasonSecretNotFound), "True/Accepted", ""},
