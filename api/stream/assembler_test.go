@@ -156,6 +156,9 @@ func TestAssembler(t *testing.T) {
 		"parts whose other member is empty": {
 			[]string{chunk(`{"content":[{"type":"text","text":"a","thinking":null},{"type":"text","text":"b","thinking":""},{"type":"thinking","text":null,"thinking":"c"}]}`)}, whole(`{"role":"assistant","content":"ab","reasoning_content":"c"}`, `null`),
 		},
+		"reasoning as one part": {
+			[]string{chunk(`{"reasoning_content":{"text":"a"}}`), chunk(`{"reasoning_content":{"text":"b"}}`), chunk(`{"reasoning_content":{"signature":"s"}}`), chunk(`{"content":"c"}`)}, whole(`{"role":"assistant","content":"c","reasoning_content":"ab"}`, `null`),
+		},
 		"content as parts": {
 			[]string{chunk(`{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`)}, whole(`{"role":"assistant","content":"ab"}`, `null`),
 		},
@@ -291,7 +294,7 @@ func TestAssemblerErrors(t *testing.T) {
 	if err := a.Add([]byte(`{"error":{"message":"m","code":"c"}}`)); !errors.As(err, &told) || told.Code != "c" {
 		t.Errorf("an error within the data: %v", err)
 	}
-	for _, bad := range []string{`{`, `hi`, `{"choices":1}`, `{"choices":[{"delta":{"content":{}}}]}`} {
+	for _, bad := range []string{`{`, `hi`, `{"choices":1}`, `{"choices":[{"delta":{"content":[1]}}]}`} {
 		if err := a.Add([]byte(bad)); err == nil || errors.As(err, &told) {
 			t.Errorf("%s: error %v", bad, err)
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 )
 
 // Completion is a whole chat completion, in the form in which the API answers without a stream.
@@ -155,7 +156,7 @@ type part struct {
 
 var errContent = errors.New("stream: content is neither text nor a list of parts")
 
-// UnmarshalJSON takes a string, a list of parts, or null for absent. A number or a truth value is a word: some servers take
+// UnmarshalJSON takes a string, a list of parts, one part, or null for absent. A number or a truth value is a word: some servers take
 // tokens that look like one for one.
 func (t *text) UnmarshalJSON(b []byte) error {
 	var s *string
@@ -167,6 +168,9 @@ func (t *text) UnmarshalJSON(b []byte) error {
 		literal := string(b)
 		t.value = &literal
 		return nil
+	}
+	if b[0] == '{' { // one part without a list around it
+		b = slices.Concat([]byte{'['}, b, []byte{']'})
 	}
 	var parts []part
 	if json.Unmarshal(b, &parts) != nil {
