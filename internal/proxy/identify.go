@@ -151,10 +151,28 @@ var encodings = [...][]byte{[]byte(";base64,"), []byte(`"type":"base64"`), []byt
 // no backend declares a window to compare with.
 func (x *exchange) promptTokens() int64 {
 	declared := func(b table.Backend) bool { return b.ContextWindow > 0 }
-	if !slices.ContainsFunc(x.route.Chain, declared) || x.isBatch() || hasEncoded(x.body) {
+	if !slices.ContainsFunc(x.route.Chain, declared) || x.isBatch() {
 		return 0
 	}
-	return words(x.body) / bytesPerToken
+	if size := x.promptSize(); !size.encoded {
+		return size.tokens
+	}
+	return 0
+}
+
+// promptSize is what the bytes of a body tell of its prompt.
+type promptSize struct {
+	tokens  int64
+	encoded bool // it carries more than words
+}
+
+// promptSize looks through the body once; most routes never ask.
+func (x *exchange) promptSize() promptSize {
+	if x.prompt == nil {
+		encoded := hasEncoded(x.body)
+		x.prompt = &promptSize{words(x.body, encoded) / bytesPerToken, encoded}
+	}
+	return *x.prompt
 }
 
 func hasEncoded(body []byte) bool {
@@ -162,9 +180,9 @@ func hasEncoded(body []byte) bool {
 }
 
 // words is how many bytes of a body are words: an escaped letter is about two, and what is encoded none.
-func words(body []byte) int64 {
+func words(body []byte, encoded bool) int64 {
 	n, escaped := len(body), bytes.Count(body, []byte(`\u`))
-	if hasEncoded(body) {
+	if encoded {
 		for text := range bytes.SplitSeq(body, []byte{'"'}) {
 			if isEncoded(text) {
 				n -= len(text)

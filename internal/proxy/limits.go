@@ -34,8 +34,7 @@ func (a *attempt) bound(others int) {
 		l.slow = s.NonStreamingSlowAfter
 	}
 	if l.slow > 0 && s.SlowAfterPerKilotoken > 0 {
-		tokens := words(a.x.body) / bytesPerToken
-		l.slow += time.Duration(float64(s.SlowAfterPerKilotoken) * float64(tokens) / 1000)
+		l.slow += time.Duration(float64(s.SlowAfterPerKilotoken) * float64(a.x.promptSize().tokens) / 1000)
 	}
 	a.permit.Expect(l.slow)
 	l.share = a.x.budget.share(a.began, others)

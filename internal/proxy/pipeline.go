@@ -39,6 +39,7 @@ type exchange struct {
 	body     []byte          // from read
 	envelope openai.Envelope // from identify
 	stream   bool
+	prompt   *promptSize // from the first who asks, see promptSize
 	budget   budget
 	route    *table.Route // from resolve
 	series   *telemetry.RouteSeries
