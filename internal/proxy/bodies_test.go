@@ -101,6 +101,31 @@ func TestErrorsOfBodies(t *testing.T) {
 	}
 }
 
+// net/http ends the context of a request whose body cannot be read, whoever has ended the reading.
+func TestSlowBodyIsNoCallerThatLeft(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  error
+		want openai.Code
+	}{
+		"a deadline of ours": {os.ErrDeadlineExceeded, openai.CodeInvalidRequest},
+		"a caller that left": {io.ErrUnexpectedEOF, openai.CodeClientClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, "/", iotest.ErrReader(tc.err))
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := &Proxy{cfg: Config{MaxBody: 1 << 10}}
+			p.memory.limit = 1 << 20
+			if f := read(&exchange{p: p, r: r, lease: p.memory.requestLease()}); f.err.Code != tc.want {
+				t.Errorf("code %s, want %s", f.err.Code, tc.want)
+			}
+		})
+	}
+}
+
 func TestBodyThatIsCutWithinItsCodingIsDamaged(t *testing.T) {
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)

@@ -46,7 +46,8 @@ func read(x *exchange) *failure {
 	body, err := x.p.readBody(x.r, x.lease)
 	x.outside += time.Since(x.began)
 	if err != nil {
-		if x.r.Context().Err() != nil {
+		// net/http ends a request's context with every read that fails, also with one that a deadline of ours has ended.
+		if x.r.Context().Err() != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return x.gone()
 		}
 		return failed(bodyError(err, x.p.cfg.MaxBody))

@@ -47,8 +47,10 @@ func (b *guardedBody) Read(p []byte) (int, error) {
 	b.arm()
 	n, err := b.body.Read(p)
 	b.read += int64(n)
+	if err != nil {
+		b.ended = true // after a failure with its deadline, so that nobody waits for the rest
+	}
 	if errors.Is(err, io.EOF) {
-		b.ended = true
 		_ = b.conn.SetReadDeadline(time.Time{})
 	}
 	return n, err

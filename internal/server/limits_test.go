@@ -173,6 +173,24 @@ func TestBodiesMayBeSlowButMustMove(t *testing.T) {
 	}
 }
 
+// Who is told that its body did not come in time is not waited for a second time.
+func TestSlowBodyIsAnsweredAndItsConnectionClosed(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		_, err := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, errors.Is(err, os.ErrDeadlineExceeded))
+	}, func(c *Config) { c.bodyStall = testStall })
+	conn := dial(t, s.Addr())
+	began := time.Now()
+	fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx")
+	answer, err := io.ReadAll(conn)
+	if err != nil || !strings.HasSuffix(string(answer), "\r\n\r\ntrue") {
+		t.Errorf("answer %q, %v", answer, err)
+	}
+	if took := time.Since(began); took < testStall {
+		t.Errorf("it took %s, less than a body may stall", took)
+	}
+}
+
 // A caller of HTTP/2 that reads nothing more of its connection cannot even be told that its stream is reset.
 func TestCallersThatReadNothingAreDropped(t *testing.T) {
 	const (
