@@ -52,9 +52,10 @@ type exchange struct {
 	queueFull bool   // a backend was passed over because its queue was full
 	quoted    []byte // see quotedModel
 
-	log     telemetry.Access
-	span    *telemetry.RequestSpan // nil where tracing is off, and then does nothing
-	outside time.Duration          // spent on backends, the queue and the caller's own sending
+	log      telemetry.Access
+	answered *telemetry.BackendSeries // of the backend that the caller has an answer of, whole or not
+	span     *telemetry.RequestSpan   // nil where tracing is off, and then does nothing
+	outside  time.Duration            // spent on backends, the queue and the caller's own sending
 }
 
 // modelsEndpoint is the word of what is asked about models in metrics, logs and spans.

@@ -188,7 +188,7 @@ func (a *attempt) started() {
 	x := a.x
 	a.permit.Token()
 	x.log.TTFT = time.Since(x.began)
-	x.log.Backend, x.log.Reason = a.backend.Name, x.reason
+	x.log.Backend, x.log.Reason, x.answered = a.backend.Name, x.reason, a.series
 	a.series.FirstToken(x.log.TTFT)
 	if !x.stream {
 		return

@@ -220,8 +220,8 @@ func (x *exchange) record() {
 	}
 	x.series.Request(x.log.Endpoint, x.log.Code)
 	x.p.cfg.Metrics.Overhead(max(x.log.Duration-x.outside, 0))
-	if x.log.Backend != "" {
-		x.series.Backend(x.log.Backend).Duration(x.log.Duration)
+	if x.answered != nil {
+		x.answered.Duration(x.log.Duration)
 	}
 	x.log.Hint = strings.ToValidUTF8(x.log.Hint, "?")
 	x.log.TraceID = x.span.TraceID()

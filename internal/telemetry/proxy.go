@@ -3,6 +3,7 @@ package telemetry
 import (
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,6 +32,8 @@ type Proxy struct {
 	routes sync.Map // logical model -> *RouteSeries
 	// noRoute counts requests that resolved to no route.
 	noRoute *RouteSeries
+	// unseen takes what the last requests of a route that is gone count: nobody reads it.
+	unseen *BackendSeries
 }
 
 // NewProxy declares the data plane's metrics and registers them with reg. It panics where one is registered already, as
@@ -44,6 +47,11 @@ func NewProxy(reg prometheus.Registerer) *Proxy {
 		inFlight: inFlight.gauge(), overhead: overhead.histogram(),
 	}
 	p.noRoute = &RouteSeries{p: p}
+	p.unseen = &BackendSeries{
+		duration: requestDuration.histogram(), ttft: timeToFirstToken.histogram(), saturated: saturatedTotal.counter(),
+		queueDepth: queueDepth.gauge(), prompt: tokensTotal.counter(), completion: tokensTotal.counter(),
+	}
+	p.unseen.gone.Store(true)
 	reg.MustRegister(p.requests, p.duration, p.ttft, p.attempts, p.saturated, p.transitions, p.heartbeats, p.rateLimited,
 		p.queueDepth, p.tokens, p.queueRejected, p.queueWait, p.inFlight, p.overhead)
 	return p
@@ -81,14 +89,16 @@ func (p *Proxy) Route(r *table.Route) *RouteSeries {
 	return s.(*RouteSeries)
 }
 
-// Retain deletes the series of routes and backends that the table no longer names. A request that still runs on an older
-// table keeps counting into series that nobody exposes any more.
+// Retain deletes the series of routes and backends that the table no longer names. What a request that still runs on an older
+// table counts is dropped with them: it would bring them back for good.
 func (p *Proxy) Retain(t *table.Table) {
 	p.routes.Range(func(key, value any) bool {
 		model, series := key.(string), value.(*RouteSeries)
 		route := t.ByModel(model)
 		if route == nil {
 			p.routes.Delete(model)
+			series.gone.Store(true)
+			series.forgetBackends(nil)
 			p.drop(prometheus.Labels{labelModel: model})
 			return true
 		}
@@ -138,22 +148,36 @@ func (p *Proxy) drop(labels prometheus.Labels) {
 type RouteSeries struct {
 	p        *Proxy
 	model    string
-	backends sync.Map // name -> *BackendSeries
+	gone     atomic.Bool // from the table
+	backends sync.Map    // name -> *BackendSeries
 }
 
 // Request counts an answered request; code is its HTTP status.
 func (s *RouteSeries) Request(endpoint string, code int) {
-	s.p.requests.WithLabelValues(s.model, endpoint, statusText(code)).Inc()
+	if !s.gone.Load() {
+		s.p.requests.WithLabelValues(s.model, endpoint, statusText(code)).Inc()
+	}
 }
 
 // Heartbeat counts a comment that was written.
-func (s *RouteSeries) Heartbeat(state string) { s.p.heartbeats.WithLabelValues(s.model, state).Inc() }
+func (s *RouteSeries) Heartbeat(state string) {
+	if !s.gone.Load() {
+		s.p.heartbeats.WithLabelValues(s.model, state).Inc()
+	}
+}
 
 // RateLimited counts a request over the route's rate limit.
-func (s *RouteSeries) RateLimited() { s.p.rateLimited.WithLabelValues(s.model).Inc() }
+func (s *RouteSeries) RateLimited() {
+	if !s.gone.Load() {
+		s.p.rateLimited.WithLabelValues(s.model).Inc()
+	}
+}
 
 // Backend returns the series of one backend of the chain.
 func (s *RouteSeries) Backend(name string) *BackendSeries {
+	if s.gone.Load() {
+		return s.p.unseen
+	}
 	if b, ok := s.backends.Load(name); ok {
 		return b.(*BackendSeries)
 	}
@@ -170,12 +194,13 @@ func (s *RouteSeries) Backend(name string) *BackendSeries {
 	return b.(*BackendSeries)
 }
 
-// forgetBackends drops the series of backends that left the chain and returns their names.
+// forgetBackends drops the series of backends that left the chain, all where r is nil, and returns their names.
 func (s *RouteSeries) forgetBackends(r *table.Route) []string {
 	var gone []string
-	s.backends.Range(func(key, _ any) bool {
-		if name := key.(string); r.Backend(name) == nil {
+	s.backends.Range(func(key, value any) bool {
+		if name := key.(string); r == nil || r.Backend(name) == nil {
 			s.backends.Delete(name)
+			value.(*BackendSeries).gone.Store(true)
 			gone = append(gone, name)
 		}
 		return true
@@ -187,6 +212,7 @@ func (s *RouteSeries) forgetBackends(r *table.Route) []string {
 type BackendSeries struct {
 	p                  *Proxy
 	model, name        string
+	gone               atomic.Bool // from the table
 	duration, ttft     prometheus.Observer
 	saturated          prometheus.Counter
 	queueDepth         prometheus.Gauge
@@ -195,7 +221,9 @@ type BackendSeries struct {
 
 // Attempt counts one attempt; outcome is the name of its class.
 func (s *BackendSeries) Attempt(outcome string) {
-	s.p.attempts.WithLabelValues(s.model, s.name, outcome).Inc()
+	if !s.gone.Load() {
+		s.p.attempts.WithLabelValues(s.model, s.name, outcome).Inc()
+	}
 }
 
 // Saturated counts an attempt that was given up because of saturation.

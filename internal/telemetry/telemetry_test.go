@@ -126,9 +126,17 @@ func TestRetainDeletesWhatLeftTheTable(t *testing.T) {
 			p.Transition("ns", r.Chain[i].Name, "Open", "Saturated")
 		}
 	}
-	late := p.Route(gone)
+	late, attempt := p.Route(gone), p.Route(gone).Backend("hosted")
+	leaving := p.Route(kept).Backend("hosted")
 	p.Retain(table.New([]*table.Route{route("kept", "tower")}))
-	late.Backend("hosted").FirstToken(time.Second) // a request that still runs on the old table
+	late.Backend("hosted").FirstToken(time.Second) // requests that still run on the old table
+	late.Backend("never asked before").Attempt("Success")
+	late.Request("chat_completions", 200)
+	late.Heartbeat("keepalive")
+	late.RateLimited()
+	attempt.Attempt("Success")
+	leaving.Attempt("Success")
+	leaving.Duration(time.Second)
 
 	want := `
 # HELP llm_attempts_total Attempts at a backend, by how they ended.
@@ -141,7 +149,8 @@ llm_breaker_transitions_total{backend="tower",namespace="ns",reason="Saturated",
 # TYPE llm_requests_total counter
 llm_requests_total{code="200",endpoint="chat_completions",logical_model="kept"} 1
 `
-	err := testutil.GatherAndCompare(reg, strings.NewReader(want), "llm_attempts_total", "llm_breaker_transitions_total", "llm_requests_total")
+	err := testutil.GatherAndCompare(reg, strings.NewReader(want), "llm_attempts_total", "llm_breaker_transitions_total", "llm_requests_total",
+		"llm_stream_heartbeats_total", "llm_rate_limited_total")
 	if err != nil {
 		t.Error(err)
 	}
