@@ -166,6 +166,8 @@ func (c *conversation) lines(ctx context.Context) <-chan typedLine {
 func (c *conversation) turn(ctx context.Context, prompt string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.ceiling)
 	defer cancel()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
 	asked := append(c.said[:len(c.said):len(c.said)], message{"user", prompt})
 	request, err := c.request(ctx, asked)
 	if err != nil {
@@ -174,7 +176,7 @@ func (c *conversation) turn(ctx context.Context, prompt string) error {
 	view := newChatView(c.cli)
 	defer view.clear()
 	view.status("asking")
-	response, err := c.target.client.Do(request)
+	response, err := c.ask(request, giveUp)
 	if err != nil {
 		return c.explain(ctx, err)
 	}
@@ -196,6 +198,15 @@ func (c *conversation) turn(ctx context.Context, prompt string) error {
 			view.event(event)
 		}
 	}
+}
+
+// ask sends a request. A proxy that hangs sends not even the header of an answer, so silence counts from here on.
+func (c *conversation) ask(request *http.Request, giveUp context.CancelCauseFunc) (*http.Response, error) {
+	if c.idle > 0 {
+		silence := time.AfterFunc(c.idle, func() { giveUp(stream.ErrSilent) })
+		defer silence.Stop()
+	}
+	return c.target.client.Do(request)
 }
 
 func (c *conversation) request(ctx context.Context, messages []message) (*http.Request, error) {
@@ -228,7 +239,7 @@ func (c *conversation) explain(ctx context.Context, err error) error {
 	switch {
 	case errors.As(err, &told):
 		return explainTold(told)
-	case errors.Is(err, stream.ErrSilent):
+	case errors.Is(err, stream.ErrSilent), errors.Is(context.Cause(ctx), stream.ErrSilent):
 		return fmt.Errorf("silent: nothing came for %s, not even a heartbeat (--idle); another try can work", c.idle)
 	case errors.Is(err, stream.ErrIncomplete):
 		return errors.New("cut: the stream ended before the answer was complete")

@@ -13,7 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// scripted answers every call with the same status, content type and bytes, then holds the connection if hang is set.
+// scripted answers every call with the same status, content type and bytes, then holds the connection if hang is set. Without a
+// status it holds the connection at once.
 type scripted struct {
 	status      int
 	contentType string
@@ -30,6 +31,10 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.asked, s.sent = append(s.asked, r.URL.Path+" "+string(body)), r.Header.Clone()
 	for name, values := range s.header {
 		w.Header()[name] = values
+	}
+	if s.status == 0 {
+		<-r.Context().Done()
+		return
 	}
 	w.Header().Set("Content-Type", s.contentType)
 	w.WriteHeader(s.status)
@@ -133,6 +138,14 @@ func TestChat(t *testing.T) {
 			args:   []string{"--idle", "50ms"},
 			wantErr: "[0s] asking\n[0s] asking tower (1 of 1)\n" +
 				"Error: silent: nothing came for 50ms, not even a heartbeat (--idle); another try can work\n",
+		},
+		"silence before the header of an answer": {
+			args:    []string{"--idle", "50ms"},
+			wantErr: "[0s] asking\nError: silent: nothing came for 50ms, not even a heartbeat (--idle); another try can work\n",
+		},
+		"the ceiling before the header of an answer": {
+			args:    []string{"--timeout", "50ms"},
+			wantErr: "[0s] asking\nError: too long: the answer was not complete after 50ms (--timeout)\n",
 		},
 		"the ceiling": {
 			server:  scripted{status: 200, contentType: sse, body: ": {\"state\":\"queued\",\"backend\":\"tower\",\"position\":1}\n", hang: true},
