@@ -214,7 +214,7 @@ func (r *Registry) releaseProbe(b *backend) {
 	from := b.state()
 	r.clearProbe(b)
 	r.announceProbe(b, from)
-	r.tellExtension(b, r.clock.Monotonic())
+	r.tellExtensions(b)
 }
 
 // clearProbe forgets the probe that was out. The turns of the proxies begin anew.

@@ -162,6 +162,14 @@ func (r *Registry) tellExtension(b *backend, now time.Duration) {
 	}
 }
 
+// tellExtensions does so for all of b's hardware: a probe has ended that kept them from being told, here or at a peer.
+func (r *Registry) tellExtensions(b *backend) {
+	now := r.clock.Monotonic()
+	for _, m := range r.members(b) {
+		r.tellExtension(m, now)
+	}
+}
+
 // markEndpoint passes over one pair of backend and endpoint.
 func (r *Registry) markEndpoint(p *Permit, res Result, now time.Duration) {
 	b := p.backend

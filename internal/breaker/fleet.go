@@ -88,12 +88,13 @@ func (r *Registry) Adopt(name string, records []Record) {
 			continue // believed only for backends in the reader's own table; refreshed reports cost nothing
 		}
 		r.refresh(b, now)
-		if before.State == HalfOpen && rec.State != HalfOpen {
-			r.holdProbes(b)
-		}
 		if named {
 			r.adopt(b, name, rec, now)
 			r.joinCounts(b, before, rec, now)
+		}
+		if before.State == HalfOpen && rec.State != HalfOpen {
+			r.holdProbes(b)
+			r.tellExtensions(b)
 		}
 		r.updateActivity(b, now)
 	}
@@ -127,6 +128,7 @@ func (r *Registry) Forget(name string) {
 		}
 		if rec.State == HalfOpen {
 			r.holdProbes(b)
+			r.tellExtensions(b)
 		}
 		r.updateActivity(b, now)
 	}

@@ -181,6 +181,30 @@ func TestFleet(t *testing.T) {
 				trial.Done(Result{})
 				f.tell(0)
 			}, want: openView(ReasonRefused, 10*time.Minute)},
+		"so it does where the probe was another proxy's": {
+			do: func(f *fleet) {
+				late := f.pods[0].admit("a", chat, Normal)
+				f.pods[0].ends("a", 1, Result{Kind: Refused, RetryAfter: time.Minute})
+				f.tell(0)
+				trial := f.pods[1].admit("a", chat, LastResort)
+				f.tell(1)
+				late.Done(Result{Kind: Refused, RetryAfter: 10 * time.Minute})
+				f.tell(0)
+				trial.Done(Result{})
+				f.tell(1)
+				f.tell(0)
+			}, want: openView(ReasonRefused, 10*time.Minute)},
+		"and where that proxy is gone": {
+			do: func(f *fleet) {
+				late := f.pods[0].admit("a", chat, Normal)
+				f.pods[0].ends("a", 1, Result{Kind: Refused, RetryAfter: time.Minute})
+				f.tell(0)
+				f.pods[0].r.Adopt("pod-9", []Record{{ID: "a", State: HalfOpen, Reason: ReasonRefused, Epoch: 1, Remaining: time.Minute}})
+				late.Done(Result{Kind: Refused, RetryAfter: 10 * time.Minute})
+				f.tell(0)
+				f.pods[0].r.Forget("pod-9")
+				f.tell(0)
+			}, want: openView(ReasonRefused, 10*time.Minute)},
 		"nor one to a probe, which will know better": {
 			do: func(f *fleet) {
 				late := f.pods[0].admit("a", chat, Normal)

@@ -27,6 +27,22 @@ func TestMembersOfAGroup(t *testing.T) {
 				x.ends("b", 1, Result{Kind: Refused, RetryAfter: time.Second})
 				late.Done(Result{Kind: Refused, RetryAfter: time.Hour})
 			}, want: openView(ReasonGroupSaturated, time.Hour)},
+		"and so does one that came while a probe was out that tells nothing": {
+			backends: pair, do: func(x *rig) {
+				late := x.admit("b", chat, Normal)
+				x.ends("a", 1, Result{Kind: Refused, RetryAfter: time.Second})
+				trial := x.admit("a", chat, LastResort)
+				late.Done(Result{Kind: Refused, RetryAfter: time.Hour})
+				trial.Done(Result{})
+			}, want: openView(ReasonRefused, time.Hour)},
+		"or that tells of a failure": {
+			backends: pair, do: func(x *rig) {
+				late := x.admit("b", chat, Normal)
+				x.ends("a", 1, Result{Kind: Refused, RetryAfter: time.Second})
+				trial := x.admit("a", chat, LastResort)
+				late.Done(Result{Kind: Refused, RetryAfter: time.Hour})
+				trial.Done(Result{Kind: Failed})
+			}, want: openView(ReasonRefused, time.Hour)},
 		"one that comes into a saturated group is saturated, too": {
 			backends: []table.Backend{server("b", grouped)}, do: func(x *rig) {
 				x.silent("b", 2)
