@@ -145,6 +145,12 @@ type BreakerReport struct {
 	// +optional
 	LastGood int64 `json:"lastGood,omitempty"`
 
+	// refusals is how often the cooldown of a backend that refuses without a Retry-After has been doubled: once for each probe that
+	// failed.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Refusals int32 `json:"refusals,omitempty"`
+
 	// message is a sentence for people. It names no host and quotes no answer.
 	// +kubebuilder:validation:MaxLength=256
 	// +optional

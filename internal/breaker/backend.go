@@ -46,8 +46,9 @@ type backend struct {
 	group  string // where regroup has put it last
 	counts [classes]count
 	open   [classes]opening
-	// refusals is the exponent of the cooldown for refusals without a Retry-After.
-	refusals uint
+	// refusals is the exponent of the cooldown for refusals without a Retry-After. It travels with an opening, so that it is
+	// doubled whoever probes.
+	refusals int
 	probe    *Permit // the one probe that is out, or nil
 	marks    map[string]*endpointMark
 	opened   map[string]chan struct{} // by endpoint: closed at the next opening; absent where nobody waits

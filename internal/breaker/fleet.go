@@ -207,6 +207,7 @@ func (r *Registry) adoptState(b *backend, name string, rec Record, now time.Dura
 	} else {
 		b.merged = map[string]struct{}{name: {}}
 		b.open[classOf(rec.Reason)] = r.adoptable(b, rec, now)
+		b.refusals = rec.Refusals
 		b.lastEndpoint = cmp.Or(rec.Endpoint, b.lastEndpoint)
 	}
 	b.toldRetryAt = b.retryAt()
@@ -235,6 +236,7 @@ func (r *Registry) mergeTie(b *backend, name string, rec Record, now time.Durati
 		return
 	}
 	theirs.until = max(theirs.until, own.until)
+	b.refusals = max(b.refusals, rec.Refusals)
 	b.origin, b.since = name, rec.Since
 	b.openFor(classOf(theirs.reason), theirs)
 	b.toldRetryAt = b.retryAt()
@@ -339,7 +341,7 @@ func (b *backend) record(now time.Duration) Record {
 		LastGood:    b.lastGood,
 	}
 	if b.isOpen() {
-		rec.Endpoint, rec.AwaitsCaller = b.lastEndpoint, b.awaitsCaller
+		rec.Endpoint, rec.AwaitsCaller, rec.Refusals = b.lastEndpoint, b.awaitsCaller, b.refusals
 		leading := b.open[b.leading()]
 		rec.Reason, rec.Message, rec.Remaining = leading.reason, leading.message, max(0, leading.until-now)
 	}
@@ -353,7 +355,7 @@ func (b *backend) record(now time.Duration) Record {
 // isValid says whether a record can be believed at all.
 func (rec *Record) isValid() bool {
 	known := rec.State == Closed || rec.State == Open || rec.State == HalfOpen
-	counts := min(rec.Saturations, rec.Failures) >= 0 && max(rec.Saturations, rec.Failures) <= maxCount
+	counts := min(rec.Saturations, rec.Failures, rec.Refusals) >= 0 && max(rec.Saturations, rec.Failures, rec.Refusals) <= maxCount
 	return known && counts && rec.Epoch <= maxCounter && rec.LastGood <= maxCounter
 }
 

@@ -216,6 +216,15 @@ func TestFleet(t *testing.T) {
 				f.tell(0)
 				p.Done(Result{Kind: Success})
 			}, want: closedView},
+		"refusals double on each failed probe, whoever probes": {
+			do: func(f *fleet) {
+				f.pods[0].ends("a", 1, Result{Kind: Refused})
+				f.tell(0)
+				f.pods[1].admit("a", chat, LastResort).Done(Result{Kind: Refused})
+				f.tell(1)
+				f.pods[0].admit("a", chat, LastResort).Done(Result{Kind: Refused})
+				f.tell(0)
+			}, want: openView(ReasonRefused, 4*failCooldown)},
 		"refusals start over with a closing elsewhere": {
 			do: func(f *fleet) {
 				f.pods[1].ends("a", 1, Result{Kind: Refused})

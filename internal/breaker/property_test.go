@@ -209,7 +209,7 @@ type snapshot struct {
 	Counts       [classes]int
 	Generation   uint64
 	Epoch, Good  uint64
-	Refusals     uint
+	Refusals     int
 	Probe        *Permit
 	Awaits       bool
 	Marks        string

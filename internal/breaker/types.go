@@ -182,6 +182,8 @@ type Record struct {
 	// LastGood is a Lamport counter per id: a good answer that clears a known count takes 1 + the highest seen. Counts
 	// add up only where they carry the highest one known.
 	LastGood uint64
+	// Refusals is how often the cooldown for refusals without a Retry-After has been doubled.
+	Refusals int
 	Message  string
 	// Endpoint is the dialect that last failed, for whoever probes; empty where none is known.
 	Endpoint string

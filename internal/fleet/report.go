@@ -67,6 +67,7 @@ func toReport(r *breaker.Record) v1alpha1.BreakerReport {
 		Saturations: int32(r.Saturations),
 		Failures:    int32(r.Failures),
 		LastGood:    int64(r.LastGood),
+		Refusals:    int32(r.Refusals),
 		Message:     cut(r.Message, maxMessage),
 		Endpoint:    strings.TrimPrefix(r.Endpoint, endpointBase),
 	}
@@ -134,6 +135,7 @@ func toRecord(in *v1alpha1.BreakerReport) (breaker.Record, bool) {
 		Saturations: int(in.Saturations),
 		Failures:    int(in.Failures),
 		LastGood:    uint64(in.LastGood),
+		Refusals:    int(in.Refusals),
 		Message:     in.Message,
 
 		AwaitsCaller: in.Probe == v1alpha1.ProbeRequest,
@@ -155,7 +157,7 @@ func toRecord(in *v1alpha1.BreakerReport) (breaker.Record, bool) {
 func isValid(in *v1alpha1.BreakerReport) bool {
 	switch breaker.State(in.State) {
 	case breaker.Closed, breaker.Open, breaker.HalfOpen:
-		return min(in.Epoch, in.LastGood) >= 0 && min(in.Saturations, in.Failures) >= 0
+		return min(in.Epoch, in.LastGood) >= 0 && min(in.Saturations, in.Failures, in.Refusals) >= 0
 	}
 	return false
 }
