@@ -193,12 +193,21 @@ func TestBudget(t *testing.T) {
 				r.Retry = table.Retry{Attempts: 5, Backoff: 4 * time.Second}
 			},
 			wantStatus: 502, wantError: "upstream_error: a failed a failed a failed", wantAfter: 8 * time.Second, wantServed: "a first"},
+		"nor when its pause takes of what is kept for the next": {
+			says: []string{"HTTP/1.1 500 x\r\nContent-Length: 2\r\n\r\n{}", goodAnswer}, change: func(r *table.Route) {
+				r.Timeouts.Request = 10 * time.Second
+				r.Retry = table.Retry{Attempts: 5, Backoff: 4750 * time.Millisecond}
+			},
+			wantStatus: 200, wantAfter: 4750 * time.Millisecond, wantServed: "b failed"},
 		"the rest of an error is waited for no longer, and is no silence": {
 			says: []string{"HTTP/1.1 500 x\r\nContent-Length: 2\r\n\r\n{"}, change: func(r *table.Route) {
 				r.Timeouts.Request = 3 * time.Second
 				r.Chain[0].Saturation.NonStreamingSlowAfter = time.Second
 			},
 			wantStatus: 504, wantError: "request_deadline_exceeded: a deadline", wantAfter: 3 * time.Second, wantServed: "a first"},
+		"nor does it take what is kept for the next": {
+			says: []string{"HTTP/1.1 500 x\r\nContent-Length: 2\r\n\r\n{", goodAnswer}, change: total(3 * time.Second),
+			wantStatus: 200, wantAfter: 2700 * time.Millisecond, wantServed: "b failed"},
 		"within an answer it ends the stream": {
 			says: []string{oneToken}, change: none, stream: true, header: []string{"X-Request-Timeout-Ms", "100"},
 			wantStatus: 200, wantError: "request_deadline_exceeded: a deadline", wantAfter: 100 * time.Millisecond, wantServed: "a first"},

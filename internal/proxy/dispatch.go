@@ -95,7 +95,7 @@ func (x *exchange) ask(i int) (outcome Outcome, asked bool) {
 		}
 		asked = true
 		outcome = x.attempt(i, permit)
-		if !outcome.retryable() || try >= x.route.Retry.Attempts || !x.pause(x.route.Retry.Backoff) {
+		if !outcome.retryable() || try >= x.route.Retry.Attempts || !x.pause(x.route.Retry.Backoff, len(x.plan.Steps)-i-1) {
 			return outcome, true
 		}
 	}
@@ -116,9 +116,10 @@ func (x *exchange) announce(i int) {
 	x.caller.notify(stream.Heartbeat{State: stream.StateAttempt, N: i + 1, Of: len(x.plan.Steps), Backend: backend.Name, Regime: backend.Regime})
 }
 
-// pause waits before another try at the same backend. It reports whether there is still somebody to try for.
-func (x *exchange) pause(d time.Duration) bool {
-	if x.budget.spent(time.Now().Add(d)) {
+// pause waits before another try at the same backend, unless that takes what is kept for others (further backends). It reports
+// whether there is still somebody to try for.
+func (x *exchange) pause(d time.Duration, others int) bool {
+	if x.budget.limited() && d >= x.budget.share(time.Now(), others) {
 		return false
 	}
 	x.outside += d

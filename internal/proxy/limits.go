@@ -22,6 +22,8 @@ type limits struct {
 	share   time.Duration // what the attempt may use of the budget; 0 is all
 	settled bool          // the status has told that there is no token to wait for: only the request's whole time is left
 
+	reserve time.Time // when the time begins that is kept for further backends; zero where there is none
+
 	next   time.Time // when wake is due
 	looked time.Time // the limit that has passed and left a last look
 }
@@ -38,6 +40,9 @@ func (a *attempt) bound(others int) {
 	}
 	a.permit.Expect(l.slow)
 	l.share = a.x.budget.share(a.began, others)
+	if others > 0 {
+		l.reserve = after(a.began, l.share)
+	}
 	a.rearm()
 }
 

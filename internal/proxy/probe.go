@@ -116,7 +116,7 @@ func (p *Proxy) firstTokenOf(u *upstream, ep openai.Endpoint) (o Outcome) {
 	resp := u.resp
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		arrived := time.Now()
-		return judgeStatus(resp, u.errorBody(), arrived, false)
+		return judgeStatus(resp, u.errorBody(time.Time{}), arrived, false)
 	}
 	body, closeBody, err := decoder(resp.Header.Values("Content-Encoding"), resp.Body, p.cfg.MaxAnswer)
 	if err != nil {

@@ -21,8 +21,14 @@ func (x *exchange) enqueue(i int) (release func(), err error) {
 	if !isFull(err) {
 		return release, err
 	}
+	opened := x.p.cfg.Breakers.Opened(backend.ID, x.path(), x.mode())
+	select {
+	case <-opened:
+		return nil, admission.ErrOpened // whoever would be turned away behind the queue is not told that it is full
+	default:
+	}
 	share := x.budget.share(time.Now(), len(x.plan.Steps)-i-1) // waiting, too, leaves time for the rest
-	wait := admission.Wait{Length: x.route.Queue.Length, Opened: x.p.cfg.Breakers.Opened(backend.ID, x.path(), x.mode()),
+	wait := admission.Wait{Length: x.route.Queue.Length, Opened: opened,
 		MaxWait: shorter(max(x.route.Queue.MaxWait, 1), share), // 0 is no wait in a route, and one without an end there
 		Leave:   func() bool { return x.roomBehind(i) }}
 	if x.budget.limited() {

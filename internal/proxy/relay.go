@@ -24,7 +24,7 @@ const uncounted = 64 << 10
 // takeError judges an answer that is no success, and whose header arrived at a time.
 func (a *attempt) takeError(arrived time.Time) Outcome {
 	a.limits.settled = true
-	body := a.up.errorBody()
+	body := a.up.errorBody(a.limits.reserve)
 	return withBody(judgeStatus(a.up.resp, body, arrived, a.x.envelope.Stored), body)
 }
 

@@ -131,9 +131,9 @@ func awaitCall[T any](u *upstream, f func(context.Context) (T, error), drop func
 	return r.v, r.err
 }
 
-// errorBody returns as much as comes soon of the body of an answer that is no success.
-func (u *upstream) errorBody() []byte {
-	u.ends = time.Now().Add(errorBodyWait)
+// errorBody returns as much as comes soon, and before a time where one is given, of the body of an answer that is no success.
+func (u *upstream) errorBody(before time.Time) []byte {
+	u.ends = earlier(time.Now().Add(errorBodyWait), before)
 	body, closeBody, err := decoder(u.resp.Header.Values("Content-Encoding"), u.resp.Body, errorBodyLimit)
 	if err != nil {
 		return nil

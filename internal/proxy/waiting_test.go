@@ -240,6 +240,22 @@ func TestHowAWaitForASlotEnds(t *testing.T) {
 	}
 }
 
+// Behind a last resort everybody is told when the breaker may be asked again, also where nobody may queue.
+func TestBehindALastResortNoQueueIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, []string{later("5s", goodAnswer)}, func(r *table.Route) { r.Chain[0].MaxInFlight = 1 })
+		p, _ := b.breakers.Admit("a", "/v1/chat/completions", breaker.Normal)
+		p.Done(breaker.Result{Kind: breaker.Refused, RetryAfter: time.Hour})
+		var first sync.WaitGroup
+		first.Go(func() { _, _ = b.ask(t.Context(), false) })
+		synctest.Wait()
+		if w, _ := b.ask(t.Context(), false); w.Code != 503 || w.Header().Get("Retry-After") != "3600" {
+			t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+		}
+		first.Wait()
+	})
+}
+
 // No wait is no wait: where another backend has room, maxWait: 0s spills at once.
 func TestNobodyWaitsWhereTheLongestWaitIsZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
