@@ -74,15 +74,29 @@ func (h *chatCommand) run(ctx context.Context, routeOrModel, prompt string) erro
 	case isTerminal(h.In):
 		return conversation.converse(ctx)
 	default:
-		whole, err := io.ReadAll(io.LimitReader(h.In, stream.DefaultMaxEvent))
+		prompt, err := readPrompt(h.In)
 		if err != nil {
-			return fmt.Errorf("read the prompt from standard input: %w", err)
+			return err
 		}
-		if strings.TrimSpace(string(whole)) == "" {
-			return errors.New("there is no prompt: write one behind the ROUTE, or to standard input")
-		}
-		return conversation.turn(ctx, string(whole))
+		return conversation.turn(ctx, prompt)
 	}
+}
+
+// maxPrompt bounds a prompt that is read, in bytes. No model takes as much.
+const maxPrompt = 16 << 20
+
+// readPrompt takes all of the input for one prompt.
+func readPrompt(in io.Reader) (string, error) {
+	whole, err := io.ReadAll(io.LimitReader(in, maxPrompt+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("read the prompt from standard input: %w", err)
+	case len(whole) > maxPrompt:
+		return "", fmt.Errorf("the prompt on standard input is longer than %d MiB", maxPrompt>>20)
+	case strings.TrimSpace(string(whole)) == "":
+		return "", errors.New("there is no prompt: write one behind the ROUTE, or to standard input")
+	}
+	return string(whole), nil
 }
 
 // message is one side's words.

@@ -175,6 +175,28 @@ func TestChat(t *testing.T) {
 	}
 }
 
+func TestPromptsFromStandardInput(t *testing.T) {
+	cases := map[string]struct {
+		in        string
+		wantError string
+	}{
+		"the longest that is taken": {strings.Repeat("a", maxPrompt), ""},
+		"none":                      {" \n", "there is no prompt"},
+		"one that would be cut":     {strings.Repeat("a", maxPrompt+1), "longer than 16 MiB"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			prompt, err := readPrompt(strings.NewReader(tc.in))
+			if tc.wantError == "" && (err != nil || prompt != tc.in) {
+				t.Errorf("%d bytes and %v", len(prompt), err)
+			}
+			if tc.wantError != "" && (err == nil || !strings.Contains(err.Error(), tc.wantError)) {
+				t.Errorf("error %v, want %q", err, tc.wantError)
+			}
+		})
+	}
+}
+
 func TestChatSendsWhatIsAsked(t *testing.T) {
 	t.Setenv(TokenVariable, "swordfish\n")
 	r := newRig(t, world(t)...)
