@@ -20,7 +20,7 @@ const folderPause = 2 * time.Second
 // content the key. Files whose names begin with a dot are left out. The folder is read once here, so that a mistake is an
 // error at start.
 func KeysFromFolder(dir string, log *slog.Logger) (*Keys, error) {
-	k := newKeys(folder(dir), log)
+	k := newKeys(folder{dir, log}, log)
 	data, err := readFolder(dir)
 	if err != nil {
 		return nil, err
@@ -29,26 +29,33 @@ func KeysFromFolder(dir string, log *slog.Logger) (*Keys, error) {
 	return k, nil
 }
 
-type folder string
+type folder struct {
+	path string
+	log  *slog.Logger
+}
 
-func (f folder) String() string { return "folder " + string(f) }
+func (f folder) String() string { return "folder " + f.path }
 
 func (f folder) run(ctx context.Context, set func(map[string][]byte)) error {
 	again := time.NewTicker(folderPause)
 	defer again.Stop()
+	readable := true
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-again.C:
 		}
-		data, err := readFolder(string(f))
+		data, err := readFolder(f.path)
 		switch {
 		case errors.Is(err, os.ErrNotExist):
 			set(nil)
 		case err == nil:
 			set(data)
-		} // else it is there and cannot be read at the moment: what is known holds
+		case readable: // it is there, and often readable again in a moment
+			f.log.Error("the callers' keys cannot be read: those known so far hold", "error", err)
+		}
+		readable = err == nil || errors.Is(err, os.ErrNotExist)
 	}
 }
 

@@ -26,7 +26,7 @@ const (
 )
 
 func TestKeysOpen(t *testing.T) {
-	k := newKeys(folder("test"), nil)
+	k := newKeys(folder{path: "test"}, nil)
 	if got := codeOf(k.Authorize(t.Context(), bearer(annsKey), nil)); got != openai.CodeModelUnavailable {
 		t.Errorf("before the keys are read: %q", got)
 	}
@@ -166,6 +166,7 @@ func TestFolderIsFollowed(t *testing.T) {
 			t.Fatal(err)
 		}
 		opens("while it cannot be read", false, true)
+		opens("and is asked again", false, true)
 		if err := os.Remove(dir); err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +187,7 @@ func TestFolderIsFollowed(t *testing.T) {
 			t.Errorf("the log lacks %q", want)
 		}
 	}
-	for what, want := range map[string]int{"nobody is let in": 1, "eve: it has fewer": 1, "keys are loaded": 3} {
+	for what, want := range map[string]int{"nobody is let in": 1, "eve: it has fewer": 1, "keys are loaded": 3, "cannot be read": 1} {
 		if n := strings.Count(log.String(), what); n != want {
 			t.Errorf("%q was told %d times, want %d", what, n, want)
 		}
