@@ -94,8 +94,12 @@ func TestErrorsOfBodies(t *testing.T) {
 		"cut":                      {io.ErrUnexpectedEOF, 400, "ended early"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := bodyError(tc.err, 7); got.HTTPStatus() != tc.wantStatus || !strings.Contains(got.Message, tc.wantWords) {
+			got := bodyError(tc.err, 7)
+			if got.HTTPStatus() != tc.wantStatus || !strings.Contains(got.Message, tc.wantWords) {
 				t.Errorf("status %d: %s", got.HTTPStatus(), got.Message)
+			}
+			if mayHelp := tc.wantStatus == 408 || tc.wantStatus == 503; pointless(got) == mayHelp {
+				t.Errorf("another try is pointless = %v", !mayHelp)
 			}
 		})
 	}

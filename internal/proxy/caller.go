@@ -213,7 +213,7 @@ func (c *caller) fail(f *failure) {
 func (c *caller) failWithStatus(f *failure) {
 	h := c.header()
 	c.x.setDecisions(h, false)
-	if pointless(f.err.Code) {
+	if pointless(f.err) {
 		h.Set("X-Should-Retry", "false")
 	}
 	c.committed = true
@@ -233,8 +233,11 @@ func (c *caller) abandon() { c.aborted = true }
 func (c *caller) broken() bool { return c.aborted || c.err != nil }
 
 // pointless says whether sending the same request again cannot help, however long one waits.
-func pointless(code openai.Code) bool {
-	switch code {
+func pointless(err *openai.Error) bool {
+	if err.HTTPStatus() == http.StatusRequestTimeout {
+		return false
+	}
+	switch err.Code {
 	case openai.CodeInvalidRequest, openai.CodeRequestTooLarge, openai.CodeUnsupportedEncoding, openai.CodeUnauthenticated,
 		openai.CodeForbidden, openai.CodeModelNotFound, openai.CodeUpstreamRejected, openai.CodeUpstreamMisconfigured:
 		return true
