@@ -157,6 +157,7 @@ func (r *Registry) tellExtension(b *backend, now time.Duration) {
 		return
 	}
 	r.nextEpoch(b)
+	r.changed(false)
 	if b.leading() == saturated {
 		r.saturateGroup(b)
 	}

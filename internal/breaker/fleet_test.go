@@ -191,7 +191,11 @@ func TestFleet(t *testing.T) {
 				late.Done(Result{Kind: Refused, RetryAfter: 10 * time.Minute})
 				f.tell(0)
 				trial.Done(Result{})
+				before := f.pods[0].changes
 				f.tell(1)
+				if f.pods[0].changes == before {
+					f.t.Error("nobody is told that there is something to report")
+				}
 				f.tell(0)
 			}, want: openView(ReasonRefused, 10*time.Minute)},
 		"and where that proxy is gone": {
