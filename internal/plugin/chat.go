@@ -3,6 +3,7 @@ package plugin
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -124,7 +125,7 @@ func (c *conversation) converse(ctx context.Context) error {
 		case line, more := <-lines:
 			if !more || line.err != nil {
 				fmt.Fprintln(c.ErrOut)
-				return line.err
+				return cmp.Or(line.err, ctx.Err()) // the end of ctx ends the lines, too
 			}
 			if err := c.answerTo(ctx, line.text); err != nil {
 				return err
