@@ -39,16 +39,22 @@ func (b *budget) limited() bool { return b.total > 0 }
 // spent says whether the time is over.
 func (b *budget) spent(now time.Time) bool { return b.limited() && !now.Before(b.ends) }
 
-// share is how long an attempt may take when others (further backends) may have to follow: what is left, minus a tenth of
-// the budget for each of them, so that the last resort is reached. It is never less than an equal part of what is left.
-// 0 is unlimited.
+// free is what is left beside what is kept for others (further backends that may have to follow): a tenth of the budget for each, so
+// that the last resort is reached.
+func (b *budget) free(now time.Time, others int) time.Duration {
+	return b.ends.Sub(now) - b.total/10*time.Duration(others)
+}
+
+// share is how long an attempt may take: what is free. Where nothing is, as behind a body that took long to come, it is an equal part
+// of what is left. 0 is unlimited.
 func (b *budget) share(now time.Time, others int) time.Duration {
 	if !b.limited() {
 		return 0
 	}
-	left := b.ends.Sub(now)
-	reserved := left - b.total/10*time.Duration(others)
-	return max(reserved, left/time.Duration(others+1), 1)
+	if free := b.free(now, others); free > 0 {
+		return free
+	}
+	return max(b.ends.Sub(now)/time.Duration(others+1), 1)
 }
 
 // callersBudget returns the route's budget, shortened by what the caller asked for. It is never longer. began is the wall time

@@ -199,6 +199,12 @@ func TestBudget(t *testing.T) {
 				r.Retry = table.Retry{Attempts: 5, Backoff: 4750 * time.Millisecond}
 			},
 			wantStatus: 200, wantAfter: 4750 * time.Millisecond, wantServed: "b failed"},
+		"nor in what is kept for the next, however short its pause": {
+			says: []string{"HTTP/1.1 500 x\r\nContent-Length: 2\r\n\r\n{", goodAnswer}, change: func(r *table.Route) {
+				r.Timeouts.Request = 3 * time.Second
+				r.Retry = table.Retry{Attempts: 5}
+			},
+			wantStatus: 200, wantAfter: 2700 * time.Millisecond, wantServed: "b failed"},
 		"the rest of an error is waited for no longer, and is no silence": {
 			says: []string{"HTTP/1.1 500 x\r\nContent-Length: 2\r\n\r\n{"}, change: func(r *table.Route) {
 				r.Timeouts.Request = 3 * time.Second

@@ -119,7 +119,7 @@ func (x *exchange) announce(i int) {
 // pause waits before another try at the same backend, unless that takes what is kept for others (further backends). It reports
 // whether there is still somebody to try for.
 func (x *exchange) pause(d time.Duration, others int) bool {
-	if x.budget.limited() && d >= x.budget.share(time.Now(), others) {
+	if x.budget.limited() && d >= x.budget.free(time.Now(), others) {
 		return false
 	}
 	x.outside += d

@@ -67,7 +67,8 @@ func TestSharesOfABudget(t *testing.T) {
 		"no budget, no share":                  {others: 2},
 		"alone, all that is left":              {total: 10 * time.Second, passed: 4 * time.Second, want: 6 * time.Second},
 		"a tenth is kept for each of the rest": {total: 10 * time.Second, others: 2, want: 8 * time.Second},
-		"late, an equal part":                  {total: 10 * time.Second, passed: 8500 * time.Millisecond, others: 2, want: 500 * time.Millisecond},
+		"late, no more than that leaves":       {total: 10 * time.Second, passed: 8900 * time.Millisecond, others: 1, want: 100 * time.Millisecond},
+		"later, an equal part":                 {total: 10 * time.Second, passed: 8500 * time.Millisecond, others: 2, want: 500 * time.Millisecond},
 		"too late, never nothing":              {total: 10 * time.Second, passed: 11 * time.Second, others: 1, want: 1},
 	}
 	for name, tc := range cases {
