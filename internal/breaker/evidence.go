@@ -159,15 +159,17 @@ func (r *Registry) tellExtension(b *backend, now time.Duration) {
 	r.nextEpoch(b)
 	r.changed(false)
 	if b.leading() == saturated {
-		r.saturateGroup(b)
+		r.extendGroup(b)
 	}
 }
 
-// tellExtensions does so for all of b's hardware: a probe has ended that kept them from being told, here or at a peer.
-func (r *Registry) tellExtensions(b *backend) {
+// tellExtensions does so for all the hardware of backends where a probe has ended, here or at a peer, that kept them from being told.
+func (r *Registry) tellExtensions(ended ...*backend) {
 	now := r.clock.Monotonic()
-	for _, m := range r.members(b) {
-		r.tellExtension(m, now)
+	for _, b := range ended {
+		for _, m := range r.members(b) {
+			r.tellExtension(m, now)
+		}
 	}
 }
 

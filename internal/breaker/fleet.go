@@ -80,6 +80,7 @@ func (r *Registry) Adopt(name string, records []Record) {
 	if name != r.self {
 		r.peers[name] = next
 	}
+	var ended []*backend // where a probe of that peer was out
 	for _, id := range union(next.records, previous.records) {
 		b := r.lookup(id)
 		before, was := previous.records[id]
@@ -94,10 +95,11 @@ func (r *Registry) Adopt(name string, records []Record) {
 		}
 		if before.State == HalfOpen && rec.State != HalfOpen {
 			r.holdProbes(b)
-			r.tellExtensions(b)
+			ended = append(ended, b)
 		}
 		r.updateActivity(b, now)
 	}
+	r.tellExtensions(ended...) // not before all that the report says of their hardware is adopted: it may close it
 }
 
 // peerOf keeps of a report what can be believed.

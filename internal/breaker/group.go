@@ -23,6 +23,16 @@ func (r *Registry) saturateGroup(b *backend) {
 	}
 }
 
+// extendGroup holds the others of the group for as long as b, where saturation holds them. It opens none: a good answer has closed
+// that since.
+func (r *Registry) extendGroup(b *backend) {
+	for _, m := range r.members(b) {
+		if m != b && m.open[saturated].on {
+			r.saturateMember(m, b.open[saturated])
+		}
+	}
+}
+
 // saturateMember opens m because of what holds another one of its group open.
 func (r *Registry) saturateMember(m *backend, cause opening) {
 	from := m.state()

@@ -43,6 +43,21 @@ func TestMembersOfAGroup(t *testing.T) {
 				late.Done(Result{Kind: Refused, RetryAfter: time.Hour})
 				trial.Done(Result{Kind: Failed})
 			}, want: openView(ReasonRefused, time.Hour)},
+		"one that has closed by itself is not opened by what the cause was told before": {
+			backends: pair, do: func(x *rig) {
+				late := x.admit("b", chat, Normal)
+				x.ends("b", 1, Result{Kind: Refused, RetryAfter: time.Second})
+				trial := x.admit("a", chat, LastResort)
+				late.Done(Result{Kind: Refused, RetryAfter: time.Hour})
+				trial.Token()
+			}, want: closedView},
+		"nor by what it is told after": {
+			backends: pair, do: func(x *rig) {
+				late := x.admit("b", chat, Normal)
+				x.ends("b", 1, Result{Kind: Refused, RetryAfter: time.Second})
+				x.admit("a", chat, LastResort).Done(Result{Kind: Success})
+				late.Done(Result{Kind: Refused, RetryAfter: time.Hour})
+			}, want: closedView},
 		"one that comes into a saturated group is saturated, too": {
 			backends: []table.Backend{server("b", grouped)}, do: func(x *rig) {
 				x.silent("b", 2)

@@ -398,3 +398,24 @@ func TestOneProxyProbesAfterALastResortWithoutNews(t *testing.T) {
 		}
 	})
 }
+
+// A late refusal of one backend is held back by the probe of another one, at a peer, whose success closes both.
+func TestAGoodProbeClosesAllOfAGroupInTheFleet(t *testing.T) {
+	for _, ids := range [][2]string{{"a", "b"}, {"b", "a"}} { // a report is read by id
+		cause, mate := ids[0], ids[1]
+		f := newFleet(t, 2, server("a", grouped), server("b", grouped))
+		late := f.pods[0].admit(mate, chat, Normal)
+		f.pods[0].ends(cause, 1, Result{Kind: Refused, RetryAfter: time.Minute})
+		f.tell(0)
+		trial := f.pods[1].admit(cause, chat, LastResort)
+		f.tell(1)
+		late.Done(Result{Kind: Refused, RetryAfter: time.Hour})
+		trial.Done(Result{Kind: Success})
+		f.settle()
+		for _, x := range f.pods {
+			if a, b := x.view("a").State, x.view("b").State; a != Closed || b != Closed {
+				t.Errorf("caused by %s: a is %s, b is %s", cause, a, b)
+			}
+		}
+	}
+}
