@@ -77,7 +77,7 @@ func (r *Registry) failedProbe(p *Permit, res Result, now time.Duration) {
 	b.lastEndpoint = p.endpoint
 	wasRefused := b.open[saturated].on && b.open[saturated].reason == ReasonRefused
 	if wasRefused {
-		b.refusals++
+		b.refusals = min(b.refusals+1, maxCount)
 	}
 	r.applyProbeFailure(p, res, wasRefused, now)
 	r.recordTransition(b, from)
