@@ -28,18 +28,30 @@ func (u *upstream) pooled() error {
 	return nil
 }
 
+// unsentTries is how often a request is sent again that has not left. Of several that begin at once on a new connection of HTTP/2,
+// those beyond the streams that it allows are turned away by http.Transport.
+const unsentTries = 8
+
 // roundTrip sends a request through http.Transport. What plain.roundTrip says of reused connections holds here too.
 func (t *transport) roundTrip(ctx context.Context, request func(context.Context) *http.Request) (*http.Response, error) {
-	var reused, answered atomic.Bool
-	trace := &httptrace.ClientTrace{
-		GotConn:              func(info httptrace.GotConnInfo) { reused.Store(info.Reused) },
-		GotFirstResponseByte: func() { answered.Store(true) },
+	for try := 0; ; try++ {
+		var connected, reused, sent, answered atomic.Bool
+		trace := &httptrace.ClientTrace{
+			GotConn:              func(info httptrace.GotConnInfo) { connected.Store(true); reused.Store(info.Reused) },
+			WroteHeaders:         func() { sent.Store(true) },
+			GotFirstResponseByte: func() { answered.Store(true) },
+		}
+		resp, err := t.pool.RoundTrip(request(httptrace.WithClientTrace(ctx, trace)))
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return resp, err
+		case connected.Load() && !sent.Load() && try < unsentTries:
+		case !reused.Load() || answered.Load() || wasTaken(err):
+			return nil, err
+		default:
+			return t.fresh.RoundTrip(request(ctx))
+		}
 	}
-	resp, err := t.pool.RoundTrip(request(httptrace.WithClientTrace(ctx, trace)))
-	if err == nil || ctx.Err() != nil || !reused.Load() || answered.Load() || wasTaken(err) {
-		return resp, err
-	}
-	return t.fresh.RoundTrip(request(ctx))
 }
 
 // streamReset is a reset of one stream of HTTP/2. errors.As fills it from what net/http returns, by the names of the fields.

@@ -84,7 +84,7 @@ func (f *framed) read() (kind, flags byte, came bool) {
 		f.frame(frameSettings, flagAck, 0, "")
 	case kind == framePing && flags&flagAck == 0:
 		f.frame(framePing, flagAck, 0, string(payload))
-	case kind == frameHeaders:
+	case kind == frameHeaders || kind == frameData: // several begin at once before the client has read the settings
 		f.last = binary.BigEndian.Uint32(head[5:])
 	}
 	return kind, flags, true
