@@ -151,6 +151,12 @@ type BreakerReport struct {
 	// +optional
 	Refusals int32 `json:"refusals,omitempty"`
 
+	// extensions is how often answers to requests of before the opening have made it longer since its epoch. The others take what
+	// remains again where this has changed.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Extensions int32 `json:"extensions,omitempty"`
+
 	// message is a sentence for people. It names no host and quotes no answer.
 	// +kubebuilder:validation:MaxLength=256
 	// +optional

@@ -57,10 +57,11 @@ type backend struct {
 	rankGeneration uint64
 	epoch          uint64
 	lastGood       uint64
-	origin         string              // who made the last transition: tells concurrent openings of one epoch apart
-	merged         map[string]struct{} // peers whose opening of this very epoch has been merged
-	toldRetryAt    time.Duration       // retryAt as it was news last
-	since          time.Time           // wall
+	origin         string         // who made the last transition: tells concurrent openings of one epoch apart
+	merged         map[string]int // peers whose opening of this very epoch has been merged, with its extensions
+	extensions     int            // of the opening of this very epoch, by one's own late evidence; see Record.Extensions
+	toldRetryAt    time.Duration  // retryAt as it was news last
+	since          time.Time      // wall
 	// listedUntil keeps a closed breaker, or a cleared count, in the records so that the peers hear of it.
 	listedUntil time.Duration
 	reported    bool // the last Records named it, and so the peers may hold it
@@ -175,7 +176,7 @@ func (r *Registry) updateActivity(b *backend, now time.Duration) {
 	if !r.reportedByPeers(b) {
 		// An absence from the reports says nothing. A breaker that left them all, one's own too, starts over, as in a proxy
 		// that never knew it: else a newcomer's first epoch would be taken for old news.
-		b.epoch, b.lastGood, b.origin, b.merged = 0, 0, "", nil
+		b.epoch, b.lastGood, b.origin, b.merged, b.extensions = 0, 0, "", nil, 0
 	}
 }
 
@@ -215,7 +216,6 @@ func (r *Registry) releaseProbe(b *backend) {
 	from := b.state()
 	r.clearProbe(b)
 	r.announceProbe(b, from)
-	r.tellExtensions(b)
 }
 
 // clearProbe forgets the probe that was out. The turns of the proxies begin anew.

@@ -130,8 +130,7 @@ func (r *Registry) recordOpening(b *backend, from State, c class) {
 }
 
 // extend takes news from before the last opening or closing. It neither closes nor re-opens; what is open for the same
-// kind of trouble stays so for longer. Where that makes a difference to what the group and the fleet know, it has an epoch
-// of its own for them to follow: reports of one epoch are merged once. A probe that is out makes newer news.
+// kind of trouble stays so for longer, here, in the group and in the fleet.
 func (r *Registry) extend(b *backend, res Result, now time.Duration) {
 	var o opening
 	switch res.Kind {
@@ -146,30 +145,25 @@ func (r *Registry) extend(b *backend, res Result, now time.Duration) {
 	if !b.open[c].on || o.until <= b.open[c].until {
 		return
 	}
-	b.open[c].until = o.until
-	r.changed(false)
-	r.tellExtension(b, now)
-}
-
-// tellExtension gives what has made b's opening longer an epoch, where that makes a difference and no probe is out.
-func (r *Registry) tellExtension(b *backend, now time.Duration) {
-	if !b.isOpen() || b.retryAt() < b.toldRetryAt+newsDelay || r.groupProbed(b, now) {
-		return
+	if was := b.open[c].reason; res.Kind == Refused && (was == ReasonSaturated || was == ReasonQuota) {
+		b.open[c].reason, b.open[c].message = o.reason, o.message // of these, peers would believe no more than the cooldown
 	}
-	r.nextEpoch(b)
-	r.changed(false)
-	if b.leading() == saturated {
+	b.open[c].until = o.until
+	b.tellExtension()
+	if c == saturated {
 		r.extendGroup(b)
 	}
+	r.changed(false)
 }
 
-// tellExtensions does so for all the hardware of backends where a probe has ended, here or at a peer, that kept them from being told.
-func (r *Registry) tellExtensions(ended ...*backend) {
-	now := r.clock.Monotonic()
-	for _, b := range ended {
-		for _, m := range r.members(b) {
-			r.tellExtension(m, now)
-		}
+// leastExtension is by how much a retryAt comes to be later before the fleet is told.
+const leastExtension = time.Second
+
+// tellExtension counts that b's opening has come to be longer, where that makes a difference.
+func (b *backend) tellExtension() {
+	if b.retryAt() >= b.toldRetryAt+leastExtension {
+		b.extensions = min(b.extensions+1, maxCount)
+		b.toldRetryAt = b.retryAt()
 	}
 }
 

@@ -80,7 +80,6 @@ func (r *Registry) Adopt(name string, records []Record) {
 	if name != r.self {
 		r.peers[name] = next
 	}
-	var ended []*backend // where a probe of that peer was out
 	for _, id := range union(next.records, previous.records) {
 		b := r.lookup(id)
 		before, was := previous.records[id]
@@ -95,11 +94,9 @@ func (r *Registry) Adopt(name string, records []Record) {
 		}
 		if before.State == HalfOpen && rec.State != HalfOpen {
 			r.holdProbes(b)
-			ended = append(ended, b)
 		}
 		r.updateActivity(b, now)
 	}
-	r.tellExtensions(ended...) // not before all that the report says of their hardware is adopted: it may close it
 }
 
 // peerOf keeps of a report what can be believed.
@@ -130,7 +127,6 @@ func (r *Registry) Forget(name string) {
 		}
 		if rec.State == HalfOpen {
 			r.holdProbes(b)
-			r.tellExtensions(b)
 		}
 		r.updateActivity(b, now)
 	}
@@ -159,16 +155,11 @@ func (r *Registry) adopt(b *backend, name string, rec Record, now time.Duration)
 	if name == r.self && rec.LastGood == b.lastGood {
 		b.restore(&rec, now)
 	}
-	if rec.Epoch > b.epoch {
+	tie := rec.Epoch == b.epoch && rec.Epoch > 0 && rec.State != Closed
+	switch {
+	case rec.Epoch > b.epoch, tie && !b.isOpen():
 		r.adoptState(b, name, rec, now)
-		return
-	}
-	if rec.Epoch < b.epoch || rec.Epoch == 0 || rec.State == Closed {
-		return
-	}
-	if !b.isOpen() {
-		r.adoptState(b, name, rec, now)
-	} else if name != r.self {
+	case tie && name != r.self:
 		r.mergeTie(b, name, rec, now)
 	}
 }
@@ -197,7 +188,8 @@ func (b *backend) restore(rec *Record, now time.Duration) {
 // adoptState replaces one's own state by a peer's newer one.
 func (r *Registry) adoptState(b *backend, name string, rec Record, now time.Duration) {
 	from, over := b.state(), b.open[b.leading()]
-	b.epoch, b.origin, b.merged = rec.Epoch, name, nil
+	own := b.extendedUnheard(&rec)
+	b.epoch, b.origin, b.merged, b.extensions = rec.Epoch, name, nil, 0
 	wasOpen := b.isOpen()
 	b.clearOpenings()
 	if rec.State == Closed {
@@ -207,27 +199,41 @@ func (r *Registry) adoptState(b *backend, name string, rec Record, now time.Dura
 		b.refusals = 0
 		b.listedUntil = now + b.cfg.cooldown[classOf(over.reason)]
 	} else {
-		b.merged = map[string]struct{}{name: {}}
+		b.merged = map[string]int{name: rec.Extensions}
 		b.open[classOf(rec.Reason)] = r.adoptable(b, rec, now)
 		b.refusals = rec.Refusals
 		b.lastEndpoint = cmp.Or(rec.Endpoint, b.lastEndpoint)
 	}
 	b.toldRetryAt = b.retryAt()
+	if b.isOpen() && own.until >= b.toldRetryAt+leastExtension {
+		b.openFor(classOf(own.reason), own)
+		b.tellExtension()
+	}
 	b.since = rec.Since
 	r.beginGeneration(b, from, over.reason, true)
 	b.awaitsCaller = rec.AwaitsCaller && b.isOpen()
 }
 
-// mergeTie joins two openings that proxies made at the same epoch, unknown to each other. Each peer's is merged once:
-// what travels as remaining time grows by its journey, and must not go back and forth.
+// extendedUnheard is what one's own late evidence holds b open for, where rec is the next transition: a probe failed at a proxy
+// that may not have heard of that. It stands, as it does where the probe was one's own. A good answer in between would be one more
+// epoch.
+func (b *backend) extendedUnheard(rec *Record) opening {
+	if !b.isOpen() || b.extensions == 0 || rec.Epoch != b.epoch+1 {
+		return opening{}
+	}
+	return b.open[b.leading()]
+}
+
+// mergeTie joins two openings that proxies made at the same epoch, unknown to each other, or one made longer by another proxy's
+// late evidence. Each is merged once: what travels as remaining time grows by its journey, and must not go back and forth.
 func (r *Registry) mergeTie(b *backend, name string, rec Record, now time.Duration) {
-	if _, merged := b.merged[name]; merged {
+	if extensions, merged := b.merged[name]; merged && extensions == rec.Extensions {
 		return
 	}
 	if b.merged == nil {
-		b.merged = map[string]struct{}{}
+		b.merged = map[string]int{}
 	}
-	b.merged[name] = struct{}{}
+	b.merged[name] = rec.Extensions
 	theirs, own := r.adoptable(b, rec, now), b.open[b.leading()]
 	beats := cmp.Or(
 		cmp.Compare(theirs.until.Round(time.Second), own.until.Round(time.Second)),
@@ -343,7 +349,7 @@ func (b *backend) record(now time.Duration) Record {
 		LastGood:    b.lastGood,
 	}
 	if b.isOpen() {
-		rec.Endpoint, rec.AwaitsCaller, rec.Refusals = b.lastEndpoint, b.awaitsCaller, b.refusals
+		rec.Endpoint, rec.AwaitsCaller, rec.Refusals, rec.Extensions = b.lastEndpoint, b.awaitsCaller, b.refusals, b.extensions
 		leading := b.open[b.leading()]
 		rec.Reason, rec.Message, rec.Remaining = leading.reason, leading.message, max(0, leading.until-now)
 	}
@@ -357,13 +363,14 @@ func (b *backend) record(now time.Duration) Record {
 // isValid says whether a record can be believed at all.
 func (rec *Record) isValid() bool {
 	known := rec.State == Closed || rec.State == Open || rec.State == HalfOpen
-	counts := min(rec.Saturations, rec.Failures, rec.Refusals) >= 0 && max(rec.Saturations, rec.Failures, rec.Refusals) <= maxCount
-	return known && counts && rec.Epoch <= maxCounter && rec.LastGood <= maxCounter
+	least := min(rec.Saturations, rec.Failures, rec.Refusals, rec.Extensions)
+	most := max(rec.Saturations, rec.Failures, rec.Refusals, rec.Extensions)
+	return known && least >= 0 && most <= maxCount && rec.Epoch <= maxCounter && rec.LastGood <= maxCounter
 }
 
 // sameEvidence says that nothing but the passing of time tells two records apart.
 func (rec *Record) sameEvidence(other *Record) bool {
-	return rec.State == other.State && rec.Epoch == other.Epoch && rec.LastGood == other.LastGood &&
+	return rec.State == other.State && rec.Epoch == other.Epoch && rec.Extensions == other.Extensions && rec.LastGood == other.LastGood &&
 		rec.Saturations == other.Saturations && rec.Failures == other.Failures
 }
 

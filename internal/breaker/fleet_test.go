@@ -151,12 +151,12 @@ func TestFleet(t *testing.T) {
 			do: func(f *fleet) {
 				late := f.pods[0].admit("a", chat, Normal)
 				f.pods[0].ends("a", 1, Result{Kind: Refused, RetryAfter: time.Minute})
-				late.Done(Result{Kind: Refused, RetryAfter: time.Minute + newsDelay - 1})
+				late.Done(Result{Kind: Refused, RetryAfter: time.Minute + leastExtension - 1})
 				f.tell(0)
-				if got := f.pods[1].record("a").Epoch; got != 1 {
-					f.t.Errorf("epoch %d, want 1", got)
+				if got := f.pods[1].record("a").Extensions; got != 0 {
+					f.t.Errorf("%d extensions", got)
 				}
-			}, want: openView(ReasonRefused, time.Minute+newsDelay-1)},
+			}, want: openView(ReasonRefused, time.Minute+leastExtension-1)},
 		"those that make little difference each, and much together, travel": {
 			do: func(f *fleet) {
 				var late []*Permit
@@ -166,10 +166,42 @@ func TestFleet(t *testing.T) {
 				f.pods[0].ends("a", 1, Result{Kind: Refused, RetryAfter: time.Minute})
 				f.tell(0)
 				for i, p := range late {
-					p.Done(Result{Kind: Refused, RetryAfter: time.Minute + time.Duration(i+1)*newsDelay/2})
+					p.Done(Result{Kind: Refused, RetryAfter: time.Minute + time.Duration(i+1)*leastExtension/2})
 				}
 				f.tell(0)
-			}, want: openView(ReasonRefused, time.Minute+5*newsDelay/2)},
+			}, want: openView(ReasonRefused, time.Minute+5*leastExtension/2)},
+		"each of many late answers travels": {
+			do: func(f *fleet) {
+				first, second := f.pods[0].admit("a", chat, Normal), f.pods[0].admit("a", chat, Normal)
+				f.pods[0].ends("a", 1, Result{Kind: Refused, RetryAfter: time.Minute})
+				f.tell(0)
+				first.Done(Result{Kind: Refused, RetryAfter: 2 * time.Minute})
+				f.settle()
+				second.Done(Result{Kind: Refused, RetryAfter: 3 * time.Minute})
+				f.settle()
+			}, want: openView(ReasonRefused, 3*time.Minute)},
+		"and those of several proxies": {
+			do: func(f *fleet) {
+				first, second := f.pods[0].admit("a", chat, Normal), f.pods[1].admit("a", chat, Normal)
+				f.pods[0].ends("a", 1, Result{Kind: Refused, RetryAfter: time.Minute})
+				f.settle()
+				second.Done(Result{Kind: Refused, RetryAfter: 2 * time.Minute})
+				f.settle()
+				first.Done(Result{Kind: Refused, RetryAfter: 3 * time.Minute})
+				f.settle()
+			}, want: openView(ReasonRefused, 3*time.Minute)},
+		"what remains does not grow by its journeys": {
+			do: func(f *fleet) {
+				late := f.pods[0].admit("a", chat, Normal)
+				f.pods[0].ends("a", 1, Result{Kind: Refused, RetryAfter: time.Minute})
+				f.tell(0)
+				late.Done(Result{Kind: Refused, RetryAfter: time.Hour})
+				f.tell(0)
+				old := f.pods[0].r.Records()
+				f.clock.pass(time.Minute)
+				f.pods[1].r.Adopt("pod-0", old)
+				f.settle()
+			}, want: openView(ReasonRefused, time.Hour-time.Minute)},
 		"one that came while a probe was out travels where that ends without news": {
 			do: func(f *fleet) {
 				late := f.pods[0].admit("a", chat, Normal)
@@ -188,15 +220,13 @@ func TestFleet(t *testing.T) {
 				f.tell(0)
 				trial := f.pods[1].admit("a", chat, LastResort)
 				f.tell(1)
-				late.Done(Result{Kind: Refused, RetryAfter: 10 * time.Minute})
-				f.tell(0)
-				trial.Done(Result{})
 				before := f.pods[0].changes
-				f.tell(1)
+				late.Done(Result{Kind: Refused, RetryAfter: 10 * time.Minute})
 				if f.pods[0].changes == before {
 					f.t.Error("nobody is told that there is something to report")
 				}
 				f.tell(0)
+				trial.Done(Result{})
 			}, want: openView(ReasonRefused, 10*time.Minute)},
 		"and where that proxy is gone": {
 			do: func(f *fleet) {
@@ -207,8 +237,42 @@ func TestFleet(t *testing.T) {
 				late.Done(Result{Kind: Refused, RetryAfter: 10 * time.Minute})
 				f.tell(0)
 				f.pods[0].r.Forget("pod-9")
+			}, want: openView(ReasonRefused, 10*time.Minute)},
+		"and where that probe failed": {
+			do: func(f *fleet) {
+				late := f.pods[0].admit("a", chat, Normal)
+				f.pods[0].ends("a", 1, Result{Kind: Refused, RetryAfter: time.Minute})
+				f.tell(0)
+				trial := f.pods[1].admit("a", chat, LastResort)
+				f.tell(1)
+				late.Done(Result{Kind: Refused, RetryAfter: 10 * time.Minute})
+				f.tell(0)
+				trial.Done(Result{Kind: Refused, RetryAfter: time.Minute})
+				f.tell(1)
 				f.tell(0)
 			}, want: openView(ReasonRefused, 10*time.Minute)},
+		"but not where the backend was well in between": {
+			do: func(f *fleet) {
+				late := f.pods[0].admit("a", chat, Normal)
+				f.pods[0].ends("a", 1, Result{Kind: Refused, RetryAfter: time.Minute})
+				f.tell(0)
+				trial := f.pods[1].admit("a", chat, LastResort)
+				f.tell(1)
+				late.Done(Result{Kind: Refused, RetryAfter: 10 * time.Minute})
+				f.tell(0)
+				trial.Done(Result{Kind: Success})
+				f.pods[1].ends("a", 1, Result{Kind: Refused, RetryAfter: time.Minute})
+				f.tell(1)
+				f.tell(0)
+			}, want: openView(ReasonRefused, time.Minute)},
+		"a late refusal is believed for what it asks for, also of a backend that was silent": {
+			do: func(f *fleet) {
+				late := f.pods[0].admit("a", chat, Normal)
+				f.pods[0].silent("a", 2)
+				f.tell(0)
+				late.Done(Result{Kind: Refused, RetryAfter: 2 * time.Hour})
+				f.tell(0)
+			}, want: openView(ReasonRefused, 2*time.Hour)},
 		"nor one to a probe, which will know better": {
 			do: func(f *fleet) {
 				late := f.pods[0].admit("a", chat, Normal)

@@ -26,9 +26,11 @@ func (r *Registry) saturateGroup(b *backend) {
 // extendGroup holds the others of the group for as long as b, where saturation holds them. It opens none: a good answer has closed
 // that since.
 func (r *Registry) extendGroup(b *backend) {
+	until := b.open[saturated].until
 	for _, m := range r.members(b) {
-		if m != b && m.open[saturated].on {
-			r.saturateMember(m, b.open[saturated])
+		if m.open[saturated].on && m.open[saturated].until < until {
+			m.open[saturated].until = until
+			m.tellExtension()
 		}
 	}
 }

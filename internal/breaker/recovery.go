@@ -21,7 +21,6 @@ func (r *Registry) endProbe(p *Permit, res Result) {
 	default:
 		r.failedProbe(p, res, now)
 	}
-	r.tellExtensions(b)
 }
 
 // settledProbe takes an answer about the request: the backend is there. A caller's closes what failures opened, and clears

@@ -20,7 +20,7 @@ func (r *Registry) recordClosing(b *backend, from State, over opening) {
 // nextEpoch makes what b stands at newer than all that is known of it.
 func (r *Registry) nextEpoch(b *backend) {
 	b.epoch = 1 + r.highestEpoch(b)
-	b.origin, b.merged = r.self, nil
+	b.origin, b.merged, b.extensions = r.self, nil, 0
 	b.toldRetryAt = b.retryAt()
 }
 

@@ -184,7 +184,10 @@ type Record struct {
 	LastGood uint64
 	// Refusals is how often the cooldown for refusals without a Retry-After has been doubled.
 	Refusals int
-	Message  string
+	// Extensions is how often the proxy's own late evidence, of requests admitted before the opening, has made the opening of this
+	// epoch longer. Peers take Remaining again where it has changed.
+	Extensions int
+	Message    string
 	// Endpoint is the dialect that last failed, for whoever probes; empty where none is known.
 	Endpoint string
 	// AwaitsCaller says that only a caller's request can tell whether the backend is well, after a settled answer to a probe.

@@ -68,6 +68,7 @@ func toReport(r *breaker.Record) v1alpha1.BreakerReport {
 		Failures:    int32(r.Failures),
 		LastGood:    int64(r.LastGood),
 		Refusals:    int32(r.Refusals),
+		Extensions:  int32(r.Extensions),
 		Message:     cut(r.Message, maxMessage),
 		Endpoint:    strings.TrimPrefix(r.Endpoint, endpointBase),
 	}
@@ -136,6 +137,7 @@ func toRecord(in *v1alpha1.BreakerReport) (breaker.Record, bool) {
 		Failures:    int(in.Failures),
 		LastGood:    uint64(in.LastGood),
 		Refusals:    int(in.Refusals),
+		Extensions:  int(in.Extensions),
 		Message:     in.Message,
 
 		AwaitsCaller: in.Probe == v1alpha1.ProbeRequest,
@@ -157,7 +159,7 @@ func toRecord(in *v1alpha1.BreakerReport) (breaker.Record, bool) {
 func isValid(in *v1alpha1.BreakerReport) bool {
 	switch breaker.State(in.State) {
 	case breaker.Closed, breaker.Open, breaker.HalfOpen:
-		return min(in.Epoch, in.LastGood) >= 0 && min(in.Saturations, in.Failures, in.Refusals) >= 0
+		return min(in.Epoch, in.LastGood) >= 0 && min(in.Saturations, in.Failures, in.Refusals, in.Extensions) >= 0
 	}
 	return false
 }

@@ -21,7 +21,7 @@ func TestRecordsSurviveTheReport(t *testing.T) {
 	want := []breaker.Record{
 		{ID: "a", State: breaker.Closed, Saturations: 1, LastGood: 4},
 		{ID: "b", State: breaker.Open, Reason: breaker.ReasonSaturated, Since: time.Unix(1700000000, 123000).UTC(),
-			Remaining: 14*time.Minute + 59*time.Second + 5*time.Millisecond, Epoch: 7, Failures: 2, Refusals: 3, Message: "no first token within 20s",
+			Remaining: 14*time.Minute + 59*time.Second + 5*time.Millisecond, Epoch: 7, Failures: 2, Refusals: 3, Extensions: 1, Message: "no first token within 20s",
 			Endpoint: "/v1/embeddings"},
 		{ID: "c", State: breaker.HalfOpen, Reason: breaker.ReasonFailing, Epoch: 3, AwaitsCaller: true},
 	}
@@ -144,6 +144,7 @@ func TestSenselessEvidenceIsLeftOut(t *testing.T) {
 		"a negative count":              {ID: "x", State: v1alpha1.BackendClosed, Failures: -1},
 		"another negative count":        {ID: "x", State: v1alpha1.BackendClosed, Saturations: -1},
 		"a negative number of refusals": {ID: "x", State: v1alpha1.BackendOpen, Refusals: -1},
+		"or of extensions":              {ID: "x", State: v1alpha1.BackendOpen, Extensions: -1},
 		"a negative good answer":        {ID: "x", State: v1alpha1.BackendClosed, LastGood: -1, Epoch: 1},
 		"a time that cannot be read":    {ID: "x", State: v1alpha1.BackendOpen, Remaining: "soon"},
 	}

@@ -41,7 +41,8 @@ type proxy struct {
 }
 
 // Evidence is what the fleet knows of one backend: the report with the highest epoch, ties settled by Open before Closed, then
-// by who needs no correction of its clock, then by pod name. Instants are by the reader's clock.
+// by who needs no correction of its clock, then by pod name. Of several equal reports the latest RetryAt holds. Instants are by the
+// reader's clock.
 type Evidence struct {
 	State   v1alpha1.BackendState // Closed, Open or HalfOpen
 	Reason  v1alpha1.BackendReason
@@ -129,8 +130,11 @@ func fold(votes []vote) Evidence {
 		if v.counts && isDown(v.State) {
 			e.Proxies++
 		}
+		equal := v.Epoch == first.Epoch && v.State == first.State && v.offset.Abs() == first.offset.Abs()
+		if at := retryAt(v); equal && at.After(e.RetryAt) {
+			e.RetryAt = at // who heard of it from others does not write again for that
+		}
 	}
-	e.RetryAt = retryAt(first)
 	e.InARow = inARow(votes, e.Reason)
 	return e
 }

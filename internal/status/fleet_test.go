@@ -30,6 +30,8 @@ func TestFoldingTakesTheHighestEpoch(t *testing.T) {
 	half.State, half.Remaining = v1alpha1.BackendHalfOpen, ""
 	endless, garbled := open("b", v1alpha1.BackendSaturated, 1), open("b", v1alpha1.BackendSaturated, 1)
 	endless.Remaining, garbled.Remaining = "99999h", "soon"
+	longer := open("b", v1alpha1.BackendSaturated, 1)
+	longer.Remaining = "1h"
 	alien := proxyReport("p1", open("b", v1alpha1.BackendSaturated, 9))
 	alien.Status.Schema = v1alpha1.ReportSchema + 1
 
@@ -37,10 +39,14 @@ func TestFoldingTakesTheHighestEpoch(t *testing.T) {
 		reports []Report
 		want    Evidence
 	}{
-		"nothing said is closed":                {nil, Evidence{State: v1alpha1.BackendClosed}},
-		"one proxy's word holds":                {[]Report{proxyReport("p1", open("b", v1alpha1.BackendSaturated, 1)), proxyReport("p2")}, saturated},
-		"a newer closing beats an older open":   {[]Report{proxyReport("p1", open("b", v1alpha1.BackendSaturated, 1)), proxyReport("p2", closed("b", 2))}, Evidence{State: v1alpha1.BackendClosed}},
-		"in a tie Open beats Closed":            {[]Report{proxyReport("p1", closed("b", 1)), proxyReport("p2", open("b", v1alpha1.BackendSaturated, 1))}, saturated},
+		"nothing said is closed":              {nil, Evidence{State: v1alpha1.BackendClosed}},
+		"one proxy's word holds":              {[]Report{proxyReport("p1", open("b", v1alpha1.BackendSaturated, 1)), proxyReport("p2")}, saturated},
+		"a newer closing beats an older open": {[]Report{proxyReport("p1", open("b", v1alpha1.BackendSaturated, 1)), proxyReport("p2", closed("b", 2))}, Evidence{State: v1alpha1.BackendClosed}},
+		"in a tie Open beats Closed":          {[]Report{proxyReport("p1", closed("b", 1)), proxyReport("p2", open("b", v1alpha1.BackendSaturated, 1))}, saturated},
+		"in a tie the later retryAt holds": {[]Report{
+			proxyReport("p1", open("b", v1alpha1.BackendSaturated, 1)),
+			proxyReport("p2", longer),
+		}, with(func(e *Evidence) { e.Proxies, e.RetryAt = 2, now.Add(time.Hour) })},
 		"in a tie of opens the first pod holds": {[]Report{proxyReport("p2", open("b", v1alpha1.BackendFailing, 1)), proxyReport("p1", open("b", v1alpha1.BackendSaturated, 1))}, with(func(e *Evidence) { e.Proxies = 2 })},
 		"a probe of one does not hide that the others hold it open": {
 			[]Report{proxyReport("p1", half), proxyReport("p2", open("b", v1alpha1.BackendSaturated, 1))},
@@ -205,7 +211,7 @@ func TestEveryFieldOfABreakerIsNews(t *testing.T) {
 	fields := reflect.TypeFor[v1alpha1.BreakerReport]()
 	for i := range fields.NumField() {
 		name := fields.Field(i).Name
-		if name == "Remaining" || name == "Endpoint" || name == "Refusals" { // the first goes with time, the others are for proxies
+		if name == "Remaining" || name == "Endpoint" || name == "Refusals" || name == "Extensions" { // the first goes with time, the others are for proxies
 			continue
 		}
 		is := was.DeepCopy()
