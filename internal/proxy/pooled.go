@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // pumpSize is the room for one read of http.Transport's answers.
@@ -28,30 +31,42 @@ func (u *upstream) pooled() error {
 	return nil
 }
 
-// unsentTries is how often a request is sent again that has not left. Of several that begin at once on a new connection of HTTP/2,
-// those beyond the streams that it allows are turned away by http.Transport.
-const unsentTries = 8
-
-// roundTrip sends a request through http.Transport. What plain.roundTrip says of reused connections holds here too.
+// roundTrip sends a request through http.Transport. What plain.roundTrip says of reused connections holds here too. One that
+// found no stream is sent once more as well: of several that begin at once on a new connection of HTTP/2, http.Transport turns
+// those away that are beyond what it allows. Whatever the backend does, no request opens a third connection.
 func (t *transport) roundTrip(ctx context.Context, request func(context.Context) *http.Request) (*http.Response, error) {
-	for try := 0; ; try++ {
-		var connected, reused, sent, answered atomic.Bool
-		trace := &httptrace.ClientTrace{
-			GotConn:              func(info httptrace.GotConnInfo) { connected.Store(true); reused.Store(info.Reused) },
-			WroteHeaders:         func() { sent.Store(true) },
-			GotFirstResponseByte: func() { answered.Store(true) },
-		}
-		resp, err := t.pool.RoundTrip(request(httptrace.WithClientTrace(ctx, trace)))
-		switch {
-		case err == nil || ctx.Err() != nil:
-			return resp, err
-		case connected.Load() && !sent.Load() && try < unsentTries:
-		case !reused.Load() || answered.Load() || wasTaken(err):
-			return nil, err
-		default:
-			return t.fresh.RoundTrip(request(ctx))
-		}
+	var reused, sent, answered atomic.Bool
+	var on atomic.Pointer[patientConn]
+	trace := &httptrace.ClientTrace{
+		GotConn:              func(info httptrace.GotConnInfo) { reused.Store(info.Reused); on.Store(beneath(info.Conn)) },
+		WroteHeaders:         func() { sent.Store(true) },
+		GotFirstResponseByte: func() { answered.Store(true) },
 	}
+	once := context.WithValue(ctx, dialed{}, new(atomic.Bool))
+	resp, err := t.pool.RoundTrip(request(httptrace.WithClientTrace(once, trace)))
+	broke := reused.Load() && !answered.Load() && !wasTaken(err)
+	noStream := !sent.Load() && on.Load().lives() || errors.Is(err, errDialed)
+	if err == nil || ctx.Err() != nil || !broke && !noStream {
+		return resp, err
+	}
+	return t.alone(request(ctx))
+}
+
+// alone sends a request over a new connection that no other can use: those that are sent once more may be many at once.
+func (t *transport) alone(r *http.Request) (*http.Response, error) {
+	host, err := httpguts.PunycodeHostPort(r.URL.Hostname())
+	if err != nil {
+		return nil, errBadURL
+	}
+	conn, err := t.fresh.NewClientConn(r.Context(), r.URL.Scheme, net.JoinHostPort(host, r.URL.Port()))
+	if err != nil {
+		return nil, err
+	}
+	resp, err := conn.RoundTrip(r)
+	if err != nil {
+		_ = conn.Close() // otherwise the end of the answer closes it
+	}
+	return resp, err
 }
 
 // streamReset is a reset of one stream of HTTP/2. errors.As fills it from what net/http returns, by the names of the fields.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spillway-dev/spillway/internal/nonblock"
@@ -36,7 +37,7 @@ type transports struct {
 	byKey map[transportKey]*transport
 }
 
-// transport is one way to connect: plain takes what it can, of the rest pool reuses idle connections, fresh never does.
+// transport is one way to connect: plain takes what it can, of the rest pool reuses idle connections, fresh keeps none.
 type transport struct {
 	plain       plain
 	pool, fresh *http.Transport
@@ -114,7 +115,6 @@ func (t *transports) close() {
 func (t *transport) close() {
 	t.plain.close()
 	t.pool.CloseIdleConnections()
-	t.fresh.CloseIdleConnections()
 }
 
 func (t *transports) make(key transportKey) (*transport, error) {
@@ -131,6 +131,9 @@ func (t *transports) make(key transportKey) (*transport, error) {
 		return nonblock.Wrap(nc), nil
 	}
 	dialPatient := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if before, ok := ctx.Value(dialed{}).(*atomic.Bool); ok && before.Swap(true) {
+			return nil, errDialed
+		}
 		nc, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
@@ -158,6 +161,12 @@ func (t *transports) make(key transportKey) (*transport, error) {
 	tr.fresh.DisableKeepAlives = true
 	return tr, nil
 }
+
+// dialed is what a context has where its request may open one connection: an *atomic.Bool that says whether it has. http.Transport
+// would open another, and again, wherever others took the streams of that one first or the backend has announced its end.
+type dialed struct{}
+
+var errDialed = errors.New("the connection that was opened for the request had no stream for it")
 
 // answerWait is what an answer gets to be read that came before a write failed.
 const answerWait = time.Second
@@ -196,6 +205,29 @@ func (c *patientConn) Write(p []byte) (int, error) {
 func (c *patientConn) Close() error {
 	c.end()
 	return c.Conn.Close()
+}
+
+// lives says whether there is such a connection and it has not ended.
+func (c *patientConn) lives() bool {
+	if c == nil {
+		return false
+	}
+	select {
+	case <-c.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// beneath returns the connection under one of TLS; nil where c is none.
+func beneath(c net.Conn) *patientConn {
+	secure, ok := c.(*tls.Conn)
+	if !ok {
+		return nil
+	}
+	conn, _ := secure.NetConn().(*patientConn)
+	return conn
 }
 
 func (c *patientConn) end() { c.once.Do(func() { close(c.ended) }) }

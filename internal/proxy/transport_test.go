@@ -71,7 +71,7 @@ func TestConnectTimeoutBoundsADial(t *testing.T) {
 }
 
 // What is sent again must not meet another connection that has died meanwhile.
-func TestFreshConnectionsAreUsedOnce(t *testing.T) {
+func TestConnectionsOfOneRequestAreUsedOnce(t *testing.T) {
 	var opened atomic.Int32
 	s := httptest.NewUnstartedServer(http.NotFoundHandler())
 	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
@@ -84,7 +84,7 @@ func TestFreshConnectionsAreUsedOnce(t *testing.T) {
 	tr := mustGet(t, newTransports(t), &table.Backend{}, time.Minute)
 	for range 2 {
 		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL, nil)
-		resp, err := tr.fresh.RoundTrip(r)
+		resp, err := tr.alone(r)
 		if err != nil {
 			t.Fatal(err)
 		}
