@@ -162,6 +162,9 @@ func (r *Registry) adopt(b *backend, name string, rec Record, now time.Duration)
 	case tie && name != r.self:
 		r.mergeTie(b, name, rec, now)
 	}
+	if name == r.self && rec.Epoch == b.epoch {
+		b.extensions = rec.Extensions // as the others have it: they are not to take again what remains
+	}
 }
 
 // adoptGood hears of a good answer. One that is later than any known clears one's own counts.
@@ -216,9 +219,9 @@ func (r *Registry) adoptState(b *backend, name string, rec Record, now time.Dura
 
 // extendedUnheard is what one's own late evidence holds b open for, where rec is the next transition: a probe failed at a proxy
 // that may not have heard of that. It stands, as it does where the probe was one's own. A good answer in between would be one more
-// epoch.
+// epoch, or leave the other class of trouble: that of the group's cause closes saturation alone.
 func (b *backend) extendedUnheard(rec *Record) opening {
-	if !b.isOpen() || b.extensions == 0 || rec.Epoch != b.epoch+1 {
+	if !b.isOpen() || b.extensions == 0 || rec.Epoch != b.epoch+1 || classOf(rec.Reason) != b.leading() {
 		return opening{}
 	}
 	return b.open[b.leading()]
@@ -257,7 +260,7 @@ func (r *Registry) mergeTie(b *backend, name string, rec Record, now time.Durati
 func (r *Registry) adoptable(b *backend, rec Record, now time.Duration) opening {
 	bound := b.cfg.cooldown[classOf(rec.Reason)]
 	bound += bound / 10
-	if rec.Reason == ReasonRefused || rec.Reason.Saturation() && len(r.members(b)) > 1 {
+	if rec.Reason == ReasonRefused || rec.Reason == ReasonQuota || rec.Reason.Saturation() && len(r.members(b)) > 1 {
 		bound = MaxRetryAfter // the cooldown is what the backend asked for, or another one of its group, with a cooldown of its own
 	}
 	return opening{on: true, until: now + min(max(0, rec.Remaining), bound), reason: rec.Reason, message: rec.Message}

@@ -362,6 +362,13 @@ func TestFleet(t *testing.T) {
 				f.pods[0].ends("a", 1, Result{Kind: Refused, RetryAfter: 3 * time.Hour})
 				f.tell(0)
 			}, want: openView(ReasonRefused, 3*time.Hour)},
+		"nor where its quota is spent, too": {
+			do: func(f *fleet) {
+				f.pods[0].ends("a", 1, Result{Kind: Refused, RetryAfter: 3 * time.Hour})
+				f.tell(0)
+				f.pods[0].admit("a", chat, LastResort).Done(Result{Kind: Refused, Quota: true})
+				f.tell(0)
+			}, want: openView(ReasonQuota, 3*time.Hour)},
 		"but at a day": {
 			do: func(f *fleet) {
 				f.pods[1].r.Adopt("pod-0", []Record{{ID: "a", State: Open, Reason: ReasonRefused, Epoch: 1, Remaining: 1e4 * time.Hour}})
@@ -655,6 +662,31 @@ func TestARestartBringsBackNoVoidCounts(t *testing.T) {
 	x.silent("a", 1)
 	if got := x.view("a").State; got != Closed {
 		t.Errorf("%s after one silence", got)
+	}
+}
+
+// What a restarted proxy takes up from its old report has grown by its absence. The others, who knew it, are not to take that for
+// news.
+func TestARestartMakesNoOpeningLonger(t *testing.T) {
+	for name, order := range map[string][]int{"own report first": {0, 1}, "own report last": {1, 0}} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t, 2, server("a"))
+			late := f.pods[0].admit("a", chat, Normal)
+			f.pods[0].ends("a", 1, Result{Kind: Refused, RetryAfter: time.Minute})
+			f.settle()
+			late.Done(Result{Kind: Refused, RetryAfter: time.Hour})
+			f.settle()
+			reports := [][]Record{f.pods[0].r.Records(), f.pods[1].r.Records()}
+			f.clock.pass(time.Minute)
+			restarted := newRig(t, "pod-0", server("a"))
+			for _, i := range order {
+				restarted.r.Adopt(f.names[i], reports[i])
+			}
+			f.pods[1].r.Adopt("pod-0", restarted.r.Records())
+			if got := f.pods[1].view("a").Remaining; got != time.Hour-time.Minute {
+				t.Errorf("%s remain, want %s", got, time.Hour-time.Minute)
+			}
+		})
 	}
 }
 

@@ -184,6 +184,29 @@ func TestLastResortsGoOneAtATimeInTheFleet(t *testing.T) {
 	f.pods[1].admit("a", chat, LastResort)
 }
 
+// A good answer of the cause closes what saturation holds open in its group, also where a member has failures of its own and another
+// proxy's late evidence has made the opening longer.
+func TestLateEvidenceDoesNotOutliveTheGroupsClosing(t *testing.T) {
+	f := newFleet(t, 2, server("a", grouped), server("b", grouped))
+	f.pods[0].failed("b", 5)
+	f.settle()
+	late := f.pods[1].admit("a", chat, Normal)
+	f.pods[0].silent("a", 2)
+	f.settle()
+	f.clock.pass(time.Minute)
+	late.Done(Result{Kind: Silent})
+	f.settle()
+	f.pods[0].admit("a", chat, LastResort).Done(Result{Kind: Success})
+	f.settle()
+	for _, x := range f.pods {
+		got := x.view("b")
+		got.Message = ""
+		if want := openView(ReasonFailing, 0); got != want {
+			t.Errorf("%s: %+v, want %+v", x.r.self, got, want)
+		}
+	}
+}
+
 // What the cause of a group's opening asked for holds for its members on every proxy, whatever their own cooldown is.
 func TestAGroupsOpeningTravelsWhole(t *testing.T) {
 	brief := func(b *table.Backend) { b.Saturation.Cooldown = time.Minute }
