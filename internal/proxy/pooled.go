@@ -32,25 +32,36 @@ func (u *upstream) pooled() error {
 }
 
 // roundTrip sends a request through http.Transport. What plain.roundTrip says of reused connections holds here too. One that
-// found no stream is sent once more as well: of several that begin at once on a new connection of HTTP/2, http.Transport turns
-// those away that are beyond what it allows. Whatever the backend does, no request opens a third connection.
+// found no stream is sent once more as well: of several that begin at once on a new connection of HTTP/2, http.Transport or the
+// backend turns those away that are beyond what it allows. Whatever the backend does, no request opens a third connection.
 func (t *transport) roundTrip(ctx context.Context, request func(context.Context) *http.Request) (*http.Response, error) {
 	var reused, sent, answered atomic.Bool
 	var on atomic.Pointer[patientConn]
 	trace := &httptrace.ClientTrace{
-		GotConn:              func(info httptrace.GotConnInfo) { reused.Store(info.Reused); on.Store(beneath(info.Conn)) },
+		GotConn: func(info httptrace.GotConnInfo) {
+			reused.Store(info.Reused)
+			on.Store(beneath(info.Conn).chosen())
+		},
 		WroteHeaders:         func() { sent.Store(true) },
 		GotFirstResponseByte: func() { answered.Store(true) },
 	}
 	once := context.WithValue(ctx, dialed{}, new(atomic.Bool))
-	resp, err := t.pool.RoundTrip(request(httptrace.WithClientTrace(once, trace)))
+	r := request(httptrace.WithClientTrace(once, trace))
+	r.GetBody = func() (io.ReadCloser, error) { return nil, errUntaken }
+	resp, err := t.pool.RoundTrip(r)
 	broke := reused.Load() && !answered.Load() && !wasTaken(err)
-	noStream := !sent.Load() && on.Load().lives() || errors.Is(err, errDialed)
+	crowdedOut := errors.Is(err, errUntaken) && on.Load().isShared()
+	noStream := !sent.Load() && on.Load().lives() || errors.Is(err, errDialed) || crowdedOut
 	if err == nil || ctx.Err() != nil || !broke && !noStream {
 		return resp, err
 	}
 	return t.alone(request(ctx))
 }
+
+// errUntaken is what http.Transport ends with where it would send a request again: the backend has said that it took nothing of this
+// one, by refusing its stream or by the last stream that it names in its farewell. Where no other had chosen the connection, that is
+// its answer.
+var errUntaken = errors.New("the connection did not take the request")
 
 // alone sends a request over a new connection that no other can use: those that are sent once more may be many at once.
 func (t *transport) alone(r *http.Request) (*http.Response, error) {

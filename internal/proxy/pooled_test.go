@@ -176,6 +176,43 @@ func TestMoreRequestsThanStreams(t *testing.T) {
 	}
 }
 
+// The request that opened a connection may be the one that finds no stream there: another may have come first.
+func TestTheFirstRequestOfAConnectionFindsNoStream(t *testing.T) {
+	for name, turnAway := range map[string]func(c *framedConn, stream uint32){
+		"refused":         func(c *framedConn, stream uint32) { _ = c.WriteRSTStream(stream, http2.ErrCodeRefusedStream) },
+		"beyond the last": func(c *framedConn, stream uint32) { _ = c.WriteGoAway(stream-2, http2.ErrCodeNo, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFramed(t, func(c *framedConn) { c.allow(100, false) }, func(c *framedConn, stream uint32) {
+				if stream == 3 && c.n == 0 {
+					turnAway(c, stream)
+					return
+				}
+				_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: []byte("\x88"), EndHeaders: true, EndStream: true})
+			})
+			chose, gate, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+			go func() {
+				ended <- f.ask(func(*framedConn, net.Conn) {
+					close(chose)
+					<-gate
+				})
+			}()
+			<-chose
+			if err := f.ask(func(*framedConn, net.Conn) {}); err != nil {
+				t.Errorf("the one that came first: %v", err)
+			}
+			close(gate)
+			if err := <-ended; err != nil {
+				t.Errorf("the one that opened the connection: %v", err)
+			}
+			if n := f.opened.Load(); n != 2 {
+				t.Errorf("opened %d connections, want 2", n)
+			}
+		})
+	}
+}
+
 // A new connection that breaks is a failed attempt, and a backend that does that to each is not asked for more and more of them.
 func TestNewConnectionsThatEnd(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -176,8 +176,9 @@ const answerWait = time.Second
 // has failed is not told before the reader has come to an end. (plain reads behind a failed write by itself.)
 type patientConn struct {
 	net.Conn
-	ended chan struct{} // closed when there is nothing more to read
-	once  sync.Once
+	ended    chan struct{} // closed when there is nothing more to read
+	once     sync.Once
+	requests atomic.Int64 // that have chosen it
 }
 
 func (c *patientConn) Read(p []byte) (int, error) {
@@ -202,10 +203,27 @@ func (c *patientConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// SetWriteDeadline is how TLS begins its farewell, and nothing else here: who closes reads no more, so that it would wait for itself.
+func (c *patientConn) SetWriteDeadline(t time.Time) error {
+	c.end()
+	return c.Conn.SetWriteDeadline(t)
+}
+
 func (c *patientConn) Close() error {
 	c.end()
 	return c.Conn.Close()
 }
+
+// chosen counts one more request.
+func (c *patientConn) chosen() *patientConn {
+	if c != nil {
+		c.requests.Add(1)
+	}
+	return c
+}
+
+// isShared says whether several requests have chosen the connection.
+func (c *patientConn) isShared() bool { return c != nil && c.requests.Load() > 1 }
 
 // lives says whether there is such a connection and it has not ended.
 func (c *patientConn) lives() bool {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -147,4 +148,30 @@ func TestWriteThatFailsWaitsForTheReader(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Who reads the farewell of TLS closes, which writes one in turn: to where nobody may be any more.
+func TestClosingDoesNotWaitForItself(t *testing.T) {
+	certified := httptest.NewTLSServer(http.NotFoundHandler())
+	certificates := certified.TLS.Certificates
+	certified.Close()
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		c := tls.Client(&patientConn{Conn: near, ended: make(chan struct{})}, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // of a test
+		go func() {
+			s := tls.Server(far, &tls.Config{Certificates: certificates}) //nolint:gosec // of a test
+			_ = s.Handshake()
+			_ = s.CloseWrite()
+			_ = far.Close()
+		}()
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("error %v, want the end", err)
+		}
+		synctest.Wait()
+		began := time.Now()
+		_ = c.Close()
+		if d := time.Since(began); d != 0 {
+			t.Errorf("closing took %s", d)
+		}
+	})
 }
