@@ -360,3 +360,21 @@ func TestARefusedProbesCooldownHasItsJitterToo(t *testing.T) {
 		t.Errorf("%s, want 100 s and a tenth", got)
 	}
 }
+
+// A server without the endpoint that last failed still serves the others: its 404 to a probe of our own must not keep it shut.
+func TestAProbeOfAMissingEndpointLeavesTheTurnToACaller(t *testing.T) {
+	x := newRig(t, "pod", server("a"))
+	x.admit("a", chat, Normal).Done(Result{Kind: Refused}) // 503 Loading, to whatever path
+	x.clock.pass(failCooldown)
+	x.probe("a", Result{Kind: EndpointMissing})
+	if rec := x.record("a"); rec.State != Open || !rec.AwaitsCaller {
+		t.Fatalf("after the 404: %+v", rec)
+	}
+	if _, ok := x.r.Admit("a", chat, Normal); ok {
+		t.Error("the missing endpoint was asked again")
+	}
+	x.admit("a", embeddings, Normal).Done(Result{Kind: Success})
+	if got := x.view("a").State; got != Closed {
+		t.Errorf("a good answer left it %s", got)
+	}
+}

@@ -54,7 +54,7 @@ func (r *Registry) settledProbe(p *Permit, now time.Duration) {
 
 // missedProbe takes a 404 to the probe. Of a caller's request it says nothing about the breaker. Nor of our own when we
 // could but guess the dialect: then the proxy that knows takes over, as no news comes from here. Else it is as good as
-// no answer.
+// no answer, but the next caller's request tells: a server without the dialect that last failed may serve theirs.
 func (r *Registry) missedProbe(p *Permit, res Result, now time.Duration) {
 	b := p.backend
 	switch {
@@ -65,6 +65,7 @@ func (r *Registry) missedProbe(p *Permit, res Result, now time.Duration) {
 		r.releaseProbe(b)
 	default:
 		r.failedProbe(p, res, now)
+		b.awaitsCaller = true
 	}
 }
 
