@@ -145,8 +145,8 @@ func (r *Registry) extend(b *backend, res Result, now time.Duration) {
 	if !b.open[c].on || o.until <= b.open[c].until {
 		return
 	}
-	if was := b.open[c].reason; res.Kind == Refused && (was == ReasonSaturated || was == ReasonQuota) {
-		b.open[c].reason, b.open[c].message = o.reason, o.message // of these, peers would believe no more than the cooldown
+	if res.Kind == Refused && b.open[c].reason == ReasonSaturated {
+		b.open[c].reason, b.open[c].message = o.reason, o.message // of silence, peers would believe no more than the cooldown
 	}
 	b.open[c].until = o.until
 	b.tellExtension()

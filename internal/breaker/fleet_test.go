@@ -228,29 +228,23 @@ func TestFleet(t *testing.T) {
 				f.tell(0)
 				trial.Done(Result{})
 			}, want: openView(ReasonRefused, 10*time.Minute)},
-		"and where that proxy is gone": {
-			do: func(f *fleet) {
-				late := f.pods[0].admit("a", chat, Normal)
-				f.pods[0].ends("a", 1, Result{Kind: Refused, RetryAfter: time.Minute})
-				f.tell(0)
-				f.pods[0].r.Adopt("pod-9", []Record{{ID: "a", State: HalfOpen, Reason: ReasonRefused, Epoch: 1, Remaining: time.Minute}})
-				late.Done(Result{Kind: Refused, RetryAfter: 10 * time.Minute})
-				f.tell(0)
-				f.pods[0].r.Forget("pod-9")
-			}, want: openView(ReasonRefused, 10*time.Minute)},
-		"and where that probe failed": {
+		"and where that probe failed, at a proxy that has not heard of it": {
 			do: func(f *fleet) {
 				late := f.pods[0].admit("a", chat, Normal)
 				f.pods[0].ends("a", 1, Result{Kind: Refused, RetryAfter: time.Minute})
 				f.tell(0)
 				trial := f.pods[1].admit("a", chat, LastResort)
-				f.tell(1)
 				late.Done(Result{Kind: Refused, RetryAfter: 10 * time.Minute})
-				f.tell(0)
 				trial.Done(Result{Kind: Refused, RetryAfter: time.Minute})
 				f.tell(1)
 				f.tell(0)
 			}, want: openView(ReasonRefused, 10*time.Minute)},
+		"but none holds on to what it knows from others": {
+			do: func(f *fleet) {
+				for i, remaining := range []time.Duration{10 * time.Minute, time.Minute} {
+					f.pods[1].r.Adopt("pod-0", []Record{{ID: "a", State: Open, Reason: ReasonRefused, Epoch: 1 + uint64(i), Remaining: remaining}})
+				}
+			}, want: openView(ReasonRefused, time.Minute)},
 		"but not where the backend was well in between": {
 			do: func(f *fleet) {
 				late := f.pods[0].admit("a", chat, Normal)

@@ -207,6 +207,19 @@ func TestLateEvidenceDoesNotOutliveTheGroupsClosing(t *testing.T) {
 	}
 }
 
+// Late evidence holds the whole group on every proxy.
+func TestLateEvidenceTravelsForTheWholeGroup(t *testing.T) {
+	f := newFleet(t, 2, server("a", grouped), server("b", grouped))
+	late := f.pods[0].admit("a", chat, Normal)
+	f.pods[0].ends("a", 1, Result{Kind: Refused, RetryAfter: time.Minute})
+	f.tell(0)
+	late.Done(Result{Kind: Refused, RetryAfter: time.Hour})
+	f.tell(0)
+	if got := f.pods[1].view("b").Remaining; got != time.Hour {
+		t.Errorf("%s remain for the member, want %s", got, time.Hour)
+	}
+}
+
 // What the cause of a group's opening asked for holds for its members on every proxy, whatever their own cooldown is.
 func TestAGroupsOpeningTravelsWhole(t *testing.T) {
 	brief := func(b *table.Backend) { b.Saturation.Cooldown = time.Minute }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httptrace"
 	"strings"
 	"sync"
@@ -42,9 +41,7 @@ type framedConn struct {
 
 func newFramed(t *testing.T, begins func(c *framedConn), asked func(c *framedConn, stream uint32)) *framed {
 	t.Helper()
-	certified := httptest.NewTLSServer(http.NotFoundHandler())
-	config := &tls.Config{Certificates: certified.TLS.Certificates, NextProtos: []string{"h2"}}
-	certified.Close()
+	config := &tls.Config{Certificates: testCertificates(), NextProtos: []string{"h2"}}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

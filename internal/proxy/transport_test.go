@@ -22,6 +22,13 @@ func newTransports(t *testing.T) *transports {
 	return ts
 }
 
+// testCertificates are those of httptest's servers.
+func testCertificates() []tls.Certificate {
+	s := httptest.NewTLSServer(http.NotFoundHandler())
+	defer s.Close()
+	return s.TLS.Certificates
+}
+
 func mustGet(t *testing.T, ts *transports, b *table.Backend, connect time.Duration) *transport {
 	t.Helper()
 	tr, err := ts.get(b, connect)
@@ -152,9 +159,7 @@ func TestWriteThatFailsWaitsForTheReader(t *testing.T) {
 
 // Who reads the farewell of TLS closes, which writes one in turn: to where nobody may be any more.
 func TestClosingDoesNotWaitForItself(t *testing.T) {
-	certified := httptest.NewTLSServer(http.NotFoundHandler())
-	certificates := certified.TLS.Certificates
-	certified.Close()
+	certificates := testCertificates()
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		c := tls.Client(&patientConn{Conn: near, ended: make(chan struct{})}, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // of a test
